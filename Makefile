@@ -20,7 +20,7 @@ SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1; \
   $(BIN)/python -m tests.helpers.class_archive
 
-.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo newest-python soak bench bench-against docs package lint clean
+.PHONY: help demo test test-rest test-fast test-servers coverage mutants newest-kazoo newest-python soak bench bench-against docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -68,17 +68,15 @@ soak: ## random use under random faults, the history checked; then all of the si
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
-	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'moment or strikes'
 	SIM_PLACES=1000 TASK_CYCLES=10000 LEAK_USES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py \
 	  tests/faults/test_barrier.py tests/faults/test_hangs.py tests/faults/test_leaks.py tests/aio/test_cancel_at_each_sleep.py \
 	  tests/aio/test_costs.py
 	PROPERTY_EXAMPLES=1000 $(PYTEST) --numprocesses auto tests/properties
 
-seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
+mutants: ## small changes of the library, 400: which do the tests without a server kill? tests/mutants/results.md; an hour
 	@tools/venv test
-	: >tests/simulation/checks/found.txt
-	SIM_SEARCH=1 $(PYTEST) $(SHARED) --numprocesses auto tests/simulation -k 'seeded or weaker or test_simulation and not library and not strikes'
-	LC_ALL=C sort -o tests/simulation/checks/found.txt tests/simulation/checks/found.txt
+	$(BIN)/python -m tests.mutants
 
 newest-kazoo: ## the contract tests on the newest kazoo there is, in an environment of its own: may its cap be lifted?
 	@tools/venv test

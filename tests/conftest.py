@@ -49,11 +49,10 @@ STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
-SERVERLESS = ("unit", "simulation", "properties", "soak/test_history.py")
-# Tests that a change of the library can hardly break without breaking others: those of the tools beside it, the tests
-# of threads once more on tasks, and the search of the simulation for bugs.
+SERVERLESS = ("unit", "simulation", "mutants", "properties", "soak/test_history.py")
+# Tests that a change of the library can hardly break without breaking others: those of the tools beside it, and the
+# tests of threads once more on tasks.
 LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_tests_of_threads.py")
-TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
 InThread = Callable[..., "Future[Any]"]
@@ -81,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(shared.pop()))
         elif item in long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
-        if path_of(item).startswith(LATER) or item.name.startswith(TESTS_OF_THE_SIMULATION):
+        if path_of(item).startswith(LATER):
             item.add_marker(pytest.mark.later)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

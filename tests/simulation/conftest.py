@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.simulation.checks import found
-
 _PROPERTY = "simulated"
 _lines: list[str] = []
 
@@ -20,14 +18,6 @@ def simulated(record_property: Callable[[str, object], None]) -> Iterator[list[s
     yield lines
     for line in lines:
         record_property(_PROPERTY, line)
-
-
-@pytest.fixture(autouse=True)
-def stale(record_property: Callable[[str, object], None]) -> Iterator[None]:
-    """Tell of what `found.txt` has no longer: the search for it may take a minute of each run."""
-    yield
-    while found.stale:
-        record_property(_PROPERTY, f"found.txt is out of date, see make seeds: {found.stale.pop()}")
 
 
 @pytest.fixture(autouse=True)

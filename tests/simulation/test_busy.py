@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.checks.mutants import bug, find
 from tests.simulation.subjects.condition import CondRun, random_turns
 from tests.simulation.subjects.event import EventRun, random_steps
 from tests.simulation.subjects.rwlock import RWRun, random_passes
@@ -48,16 +47,3 @@ def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) ->
     seeds = iter(range(1_000_000))
     for run in runs(lambda schedule: busy(kind(schedule), next(seeds)), schedule_of, 50):
         assert run.checks is not None
-
-
-READ_BEHIND = bug(
-    "a read behind a refused request counts",
-    "_engine.operations:_request",
-    "if again and POLICIES[type(operations[i])].reads:",
-    "if False:",
-)
-
-
-def test_a_seeded_bug_is_found() -> None:
-    """Runs that the library passes find it: permits are listed before the queue is."""
-    find(READ_BEHIND, lambda seed: busy(SemaphoreRun(random_uses(seed)), seed))

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.checks.mutants import Mutant, bug, seeded
 from tests.simulation.subjects.semaphore import SemaphoreRun, Use
 from tests.simulation.world.run import Run
 from tests.simulation.world.schedule import TIMEOUT, Schedule
 from tests.simulation.world.workload import Visit
-from tests.simulation.world.world import Violation
 from zkconcurrent._memory.tree import Node
 
 HOLD = 3.0
@@ -72,46 +70,3 @@ def finish(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
 def test_a_waiter_leaves_the_server(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     """It asks the leader, and goes on at another server."""
     finish(kind, visits)
-
-
-NEW = "_engine.heartbeat:Heartbeat.reset"
-ASK, DOUBT = "_engine.heartbeat:Heartbeat._ask_leader", "_engine.heartbeat:Heartbeat._doubt_server"
-
-
-@pytest.mark.parametrize(("kind", "visits"), KINDS)
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        bug("the leader is not asked", ASK, "registry.shown()[:MOST_ASKED]", "[]"),
-        bug("a waiter only looks again", DOUBT, "client.link.transport.drop()", "pass"),
-    ],
-    ids=lambda mutant: mutant.name,
-)
-def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
-    """The run finds a bug that would leave a waiter there."""
-    with seeded(mutant), pytest.raises(Violation, match="not finished"):
-        finish(kind, visits)
-
-
-@pytest.mark.parametrize(("kind", "visits"), KINDS)
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        bug(
-            "nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.recently_left)", "pass"
-        ),
-        bug(
-            "where nodes were deleted is forgotten",
-            "_engine.registry:Registry.mark_deleted",
-            "self.recently_left[ticket.path] = None",
-            "pass",
-        ),
-    ],
-    ids=lambda mutant: mutant.name,
-)
-def test_seeded_bugs_of_a_new_leader_are_found(
-    mutant: Mutant, kind: type[Run], visits: tuple[list[Any], list[Any]]
-) -> None:
-    """The run finds a bug that would leave the others waiting for a node that nobody knows."""
-    with seeded(mutant), pytest.raises(Violation, match="not finished"):
-        lose(kind, visits)

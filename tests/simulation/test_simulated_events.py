@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tests.helpers.grammar import Grammar
-from tests.simulation.checks.mutants import Mutant, bug, find
 from tests.simulation.subjects.cancels import CancelRun, random_cancels
 from tests.simulation.subjects.condition import CondRun, random_turns
 from tests.simulation.subjects.detached import DetachedRun
@@ -96,33 +95,3 @@ def test_whatever_strikes(subject: str) -> None:
         pass
     assert told["Acquired"] > 100
     assert told["Released"] > 50
-
-
-TELL, RECORD = (f"_engine.telling:{name}" for name in ("Teller.tell", "Story._record"))
-NOTE = "self.teller.note(ticket)"
-MUTANTS = [
-    ("Lock", bug("a hold that is forgotten has no end", "_engine.session:Session.discard", NOTE, "pass")),
-    ("Lock", bug("a loss is not told", "_engine.session:Session._tell_losses", NOTE, "pass")),
-    ("Lock", bug("a hold is suspect again and again", "_engine.telling:Story.doubt", "self.suspect = suspect", "pass")),
-    (
-        "tasks",
-        bug(
-            "a task does not tell what is late",
-            TELL,
-            "= self.untold_of(story)",
-            "= ()",
-            (RECORD, "self._teller.untold_of(self)", "()"),
-        ),
-    ),
-    (
-        "unfair",
-        bug("a handed lock is not released", "_engine.holds:PathState.hand_on", "hold.ticket.story = None", "pass"),
-    ),
-]
-
-
-@pytest.mark.parametrize(("subject", "mutant"), MUTANTS, ids=lambda each: getattr(each, "name", ""))
-def test_seeded_bugs_are_found(subject: str, mutant: Mutant) -> None:
-    """Runs that the library passes find each bug."""
-    kind, draw, _ = SUBJECTS[subject]
-    find(mutant, lambda seed: heard(kind, Counter(), draw(seed)))

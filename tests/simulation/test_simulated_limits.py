@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.helpers.grammar import Grammar
-from tests.simulation.checks.mutants import Mutant, bug, find
 from tests.simulation.world.run import Run, runs
 from tests.simulation.world.schedule import TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import Visit, Worker
@@ -172,21 +171,3 @@ def test_whatever_strikes(kind: type[LimitedRun]) -> None:
             for each in told:
                 told[each] += sum(isinstance(event, each) for event in grammar.events)
     assert all(number > 20 for number in told.values()), told
-
-
-MUTANTS = [
-    bug(
-        "a limit comes too soon",
-        "_engine.hold_limits:HoldLimits.look",
-        "if now < limit.due:",
-        "if now < limit.due - 1:",
-    ),
-    bug("a hold lasts less long than it was told", "_engine.telling:Story.doubt", "max(0.0, left)", "left + 1.0"),
-    bug("a hold that has ended goes on", "_engine.registry:Registry.end_hold", "self._lose(ticket, loss)", "pass"),
-]
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.name)
-def test_seeded_bugs_are_found(mutant: Mutant) -> None:
-    """Runs that the library passes find each bug."""
-    find(mutant, lambda seed: LosingRun(random_visits(seed)))

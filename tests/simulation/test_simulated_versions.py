@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.simulation.checks.mutants import bug, seeded
 from tests.simulation.subjects import barrier, dicts, double_barrier, values
 from tests.simulation.world.ensemble import LAST
 from tests.simulation.world.run import Run, Schedule, runs
@@ -38,11 +36,3 @@ def test_whatever_strikes(kind: str) -> None:
     """Every change counts as before."""
     for run in runs(worn(kind), KINDS[kind][1], 30):
         assert run.injected
-
-
-def test_a_seeded_bug_is_found() -> None:
-    """The same runs find a client that counts further than the protocol can."""
-    mutant = bug("no end", "_recipes.value:attempt", "op.next_version(seen.version)", "seen.version + 1")
-    with seeded(mutant), pytest.raises(struct.error):
-        for _ in runs(worn("values"), values.random_steps, 30):
-            pass

@@ -23,6 +23,7 @@ from zkconcurrent._protocol.operations import (
     Multi,
     Node,
     NoNode,
+    SetNode,
     Sync,
 )
 from zkconcurrent._protocol.ticket import Ticket
@@ -30,7 +31,7 @@ from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map.mirror import Layout, Mirror
 from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, write
-from zkconcurrent._recipes.receipts import Receipt
+from zkconcurrent._recipes.receipts import BURNT, InDoubt, PendingWrite, Receipt, ReceiptPool, settle
 
 OURS = Node(b"{}", 1, 0.0, 1)
 
@@ -114,3 +115,30 @@ def test_a_leave_whose_reply_was_lost() -> None:
     assert barrier.operations == (Check("/group"),)
     assert isinstance(leaving.send([None]), Get)
     assert isinstance(leaving.send(None), MarkDeleted)
+
+
+@pytest.mark.fault(279)
+def test_a_join_whose_reply_was_lost() -> None:
+    """A deposed leader shows the node of a member who has left: the id is not taken, and the create comes again."""
+    joining: Any = stay(Member("/group", "a", b"", lambda: 0.0, 0.0), lambda: None)
+    next(joining)
+    first = joining.send(Ticket("/group", "_c_x-", Lease(1)))
+    look = joining.throw(ConnectionLost())
+    assert [type(each) for each in look] == [Sync, Get]
+    assert joining.send((None, Node(b"", 1, 0.0, session=2))) == first
+
+
+def test_a_receipt_that_was_used_up() -> None:
+    """The reply to the write that uses it up is lost: its next version is not taken for that of the change in doubt."""
+    pending_write = PendingWrite(ReceiptPool("/queue/receipts"), b"{}")
+    pending_write.receipt = receipt = Receipt()
+    receipt.path, receipt.version = "/queue/receipts/a", 3
+    pending_write.sent = InDoubt(version=3, unfinished=0, session=1)
+    settling: Any = settle(pending_write)
+    next(settling)
+    assert settling.send((None, Node(b"", 1, 0.0, 0, version=3))) == SetNode(receipt.path, BURNT, 3)
+    settling.throw(ConnectionLost())
+    with pytest.raises(StopIteration):
+        settling.send((None, Node(BURNT, 1, 0.0, 0, version=4)))
+    assert not pending_write.applied
+    assert receipt.version == 4

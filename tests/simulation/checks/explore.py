@@ -1,4 +1,4 @@
-"""The cases that the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
+"""The cases that the simulation tries, always in the same order.
 
 Three kinds of cases take turns: injections of the table (a fault at one operation), faults at each point at which the
 target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with
@@ -24,7 +24,7 @@ from tests.simulation.world.shrink import shrink
 from tests.simulation.world.world import Violation
 
 RANDOM = 400
-ORDER = 7  # the mutants are found in any; in this one, soon
+ORDER = 7  # any will do
 TRACE = 60
 EVERYTHING = PLACES > 2 or TIMES > 1  # else, for the library as it is, one injection for each cell of a table
 
@@ -75,7 +75,7 @@ def injected(table: Table) -> Iterator[Case]:
         yield Case(name, partial(table.run, situation, injection), cell=cell)
 
 
-def _points(way: Way) -> Iterator[Case]:
+def points(way: Way) -> Iterator[Case]:
     """Yield runs in which it happens where the target's turn can end, up to `PLACES` of those with the same lines."""
     seen: Counter[Lines] = Counter()
     for n, situation in enumerate(SITUATIONS):
@@ -114,7 +114,7 @@ def prepared() -> list[Case]:
     kinds = [
         [random_case(seed) for seed in range(RANDOM)],
         list(injected(LOCKS)),
-        *(list(_points(way)) for way in EVERYWHERE),
+        *(list(points(way)) for way in EVERYWHERE),
     ]
     for kind in kinds[1:]:
         Random(ORDER).shuffle(kind)

@@ -64,9 +64,6 @@ class History:
         happened: how often each thing did.
     """
 
-    # The order of the two reads; a mutant changes it.
-    own_first = True
-
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.rule: Rule = self.random.choice([MUTEX, MUTEX, LATCH, READ, READ, WRITE, WRITE])
@@ -256,8 +253,7 @@ class History:
             return
         self.ahead = ahead
         self.way = Way.of(self.me, names, self.rule, SESSION, self.connection)
-        reads = [self.ahead] if self.way is None else [self.me, self.ahead]
-        self.unsent = reads if self.own_first else reads[::-1]
+        self.unsent = [self.ahead] if self.way is None else [self.me, self.ahead]
 
     def act(self) -> None:
         """Have the waiter's thread act on what it was told, once it has sent its reads."""

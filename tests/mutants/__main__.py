@@ -1,0 +1,124 @@
+"""Seed mutants of the library, and see which of them the tests without a server kill.
+
+python -m tests.mutants               # 400 of them; writes tests/mutants/results.md
+python -m tests.mutants --survivors   # of these, once more those that have survived, for four times as long
+python -m tests.mutants '_recipes.latch:look drop-sync: op.Sync(path)'
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.mutants.mutator import OPERATORS, Mutant, modules, mutants_of, sample
+from tests.mutants.trial import BUDGET, Outcome, Reaches, trials
+
+NUMBER = 400
+RESULTS = Path(__file__).with_name("results.md")
+REASONS = Path(__file__).with_name("survivors.txt")
+HEAD = """# Mutants, killed and not
+
+`make mutants` writes this page; `survivors.txt` has the reasons. A mutant is a small change of one place of a function,
+by one of {operators} operators (`mutator.py`). It is killed if a run of the simulation, a machine or a test without a
+server fails (`killers.py`). Of {made} mutants, {killed} are killed: {share:.0%}.
+
+| module | killed of made | by function |
+| --- | --- | --- |
+"""
+
+
+def reasons() -> dict[str, str]:
+    """Return why mutants survive: a line with the mutant, and below it, indented, the reason."""
+    found: dict[str, str] = {}
+    mutant = ""
+    for line in REASONS.read_text().splitlines():
+        if line.startswith(" "):
+            found[mutant] = f"{found[mutant]} {line.strip()}".strip()
+        elif line and not line.startswith("#"):
+            mutant = line
+            found[mutant] = ""
+    return found
+
+
+def survivors() -> set[str]:
+    """Return the mutants that have survived the last run."""
+    return {line[3:-1] for line in RESULTS.read_text().splitlines() if line.startswith("- `")}
+
+
+def render(tried: Iterable[Mutant], survived: set[str]) -> str:
+    """Return the page of results."""
+    made: dict[str, Counter[str]] = {}
+    killed: dict[str, Counter[str]] = {}
+    alive: list[str] = []
+    for mutant in sorted(tried, key=lambda each: (each.module, each.line, each.id)):
+        made.setdefault(mutant.module, Counter())[mutant.function] += 1
+        killed.setdefault(mutant.module, Counter())[mutant.function] += mutant.id not in survived
+        if mutant.id in survived:
+            alive.append(mutant.id)
+    total = sum(sum(each.values()) for each in made.values())
+    lines = [
+        f"| `{module}` | {sum(killed[module].values())} of {sum(each.values())} | "
+        + ", ".join(f"`{name}` {killed[module][name]} of {n}" for name, n in each.items())
+        + " |\n"
+        for module, each in made.items()
+    ]
+    why = reasons()
+    told = [f"- `{name}`\n  {why.get(name, '**Not explained.**')}\n" for name in alive]
+    dead = total - len(alive)
+    head = HEAD.format(operators=len(OPERATORS), made=total, killed=dead, share=dead / max(total, 1))
+    return f"{head}{''.join(lines)}\n## Survivors\n\n{''.join(told)}"
+
+
+def tell(mutant: Mutant, outcome: Outcome) -> None:
+    """Say what came of a trial."""
+    by = f"{outcome.killer} {outcome.seed}: {outcome.error}" if outcome.killer else f"{outcome.runs} runs"
+    how = "killed" if outcome.killer else "survives" if outcome.reached else "survives, not reached"
+    sys.stdout.write(f"{how}: {mutant.id} | {by} | {outcome.seconds:.1f} s\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
+    parser.add_argument("mutants", nargs="*", help="mutants to try; nothing is written")
+    parser.add_argument("--survivors", action="store_true", help="try those that survived, longer")
+    parser.add_argument("--number", type=int, default=NUMBER, help="how many mutants to make")
+    asked = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set decides what some runs do
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"}
+        )
+    drawn = sample(asked.number)
+    before = survivors() if asked.survivors else set()
+    if asked.mutants:
+        drawn = [each for module in modules() for each in mutants_of(module) if each.id in asked.mutants]
+    chosen = [each for each in drawn if not before or each.id in before]
+    began = time.monotonic()
+    reaches = Reaches()
+    sys.stdout.write(f"{sum(reaches.measured.values())} runs measured in {time.monotonic() - began:.0f} s\n")
+    for name, seed in reaches.wrong:
+        sys.stdout.write(f"fails without a mutant: {name} {seed}: {reaches.wrong[name, seed]}\n")
+    survived: set[str] = set()
+    seconds = 0.0
+    for mutant, outcome in trials(chosen, reaches, BUDGET * (4 if before else 1)):
+        tell(mutant, outcome)
+        seconds += outcome.seconds
+        if outcome.killer is None:
+            survived.add(mutant.id)
+    sys.stdout.write(
+        f"{len(chosen) - len(survived)} of {len(chosen)} killed, in {time.monotonic() - began:.0f} s, of the trials' "
+        f"processor time {seconds:.0f} s\n"
+    )
+    if not asked.mutants:
+        RESULTS.write_text(render(drawn, survived))
+        for name in reasons().keys() - {each.id for each in drawn}:
+            sys.stdout.write(f"survivors.txt has a reason for what is no mutant: {name}\n")
+
+
+if __name__ == "__main__":
+    main()
