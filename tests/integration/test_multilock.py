@@ -8,6 +8,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, held_elsewhere, queued
 from tests.helpers.eventually import eventually
+from tests.helpers.interrupts import at_every_line
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
 from zkconcurrent import (
@@ -390,6 +392,18 @@ def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
     assert [each.result(60) for each in working] == list(range(6))
 
 
+@pytest.mark.threads_only("has the loss of the threads' class")
+def test_a_loss_that_two_sessions_tell_at_once(zk: KazooClient, zk_path: str) -> None:
+    """It is reported once."""
+    told: list[MultiLock] = []
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+    with lock:
+        for _ in range(2):
+            lock._joint_loss()._report(lock)
+        eventually(lambda: told)
+    assert told == [lock]
+
+
 def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An error of one of them, of any client, gives the others back."""
     stopped = connect()
@@ -488,6 +502,21 @@ def test_interrupts_in_a_row_within_a_release(
     for _ in range(levels - 1):
         lock.release()
     assert lock.hold_count() == 0
+
+
+@pytest.mark.fault(144)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
+def test_an_error_of_a_handler_within_a_release(zk: KazooClient, zk_path: str) -> None:
+    """Wherever it strikes, all locks are released, or none is; a RuntimeError, too, is no error of a lock."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"])
+    for hook in at_every_line("_threads/multilock.py", "base/lock_core.py", error=RuntimeError):
+        lock.acquire()
+        with suppress(RuntimeError), hook:
+            lock.release()
+        assert len({each.hold_count() for each in lock.locks}) == 1, hook.where
+        if lock.hold_count():
+            lock.release()
+    assert hook.line > 20
 
 
 @pytest.mark.fault(123)

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder, SlowConnection
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo import leases
@@ -26,8 +27,8 @@ def old(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     monkeypatch.setattr(leases, "connected_since", lambda _: NEVER)
     clients = []
 
-    def start(**options: Any) -> KazooClient:
-        clients.append(KazooClient(zookeeper.hosts, **{"timeout": 20, **options}))
+    def start(hosts: str = zookeeper.hosts, **options: Any) -> KazooClient:
+        clients.append(KazooClient(hosts, **{"timeout": 20, **options}))
         clients[-1].start()
         return clients[-1]
 
@@ -165,3 +166,23 @@ def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) ->
             client.stop()
             client.close()
             link.shutdown()
+
+
+@pytest.mark.fault(252)
+def test_a_reply_that_is_due(old: Callable[..., KazooClient], proxy: Proxy, zk_path: str) -> None:
+    """The connection is replaced once the replies are there that requests still waited for."""
+    client = old(proxy.hosts)
+    Lock(client, zk_path)
+    session = Session.of(client)
+    eventually(lambda: session.registry.session is not None and not client._pending and not client._queue)
+    proxy.stall(to_server=False)
+    replies = [client.get_async("/")]
+    session.link.transport.renew()
+    for n in range(2, 20):
+        replies.append(client.get_async("/"))
+        eventually(lambda n=n: len(client._pending) >= n)
+    assert session.link.connection is None
+    proxy.resume()
+    for each in replies:
+        each.get(timeout=20)
+    eventually(lambda: session.link.connection is not None)

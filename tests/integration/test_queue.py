@@ -53,7 +53,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._recipes import receipts
 from zkconcurrent._recipes.queue import take as taking
-from zkconcurrent._recipes.queue.order import frame, number
+from zkconcurrent._recipes.queue.order import frame, number, unframe
 from zkconcurrent._recipes.queue.state import ClaimedItem
 from zkconcurrent.testing import Server
 
@@ -785,6 +785,29 @@ def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, con
     assert mine.empty()
 
 
+@pytest.mark.fault(169)
+def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """One that is put back comes before those behind it, and keeps its attempts."""
+    raw, jobs = Queue[bytes](zk, zk_path), Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
+    other = Queue[bytes](jobs.client, zk_path, max_attempts=3)
+    raw.put(b"warm")
+    raw.get()
+    node = zk.create(f"{zk_path}/items/queue-", frame([b"1", b"{", b"2"]), sequence=True)
+    assert jobs.get() == 1
+    for _ in range(2):
+        with pytest.raises(ForeignNodeError), jobs.claim():
+            pytest.fail("the block ran")
+        with alarm(), pytest.raises(Alarm):
+            other.get()
+    payloads, base = unframe(node, zk.get(node)[0])
+    assert (payloads, zk.get(node)[1].version - base) == ([b"{", b"2"], 2)
+    with pytest.raises(ForeignNodeError), jobs.claim():
+        pytest.fail("the block ran")
+    assert jobs.get_nowait() == 2
+    assert jobs.dead() == [b"{"]
+    assert raw.empty()
+
+
 def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str) -> None:
     """A queue that is garbage leaves no ephemeral node."""
     queue = Queue[bytes](zk, zk_path)
@@ -794,6 +817,7 @@ def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str) -> None:
     eventually(lambda: names(zk, zk_path, "members") == [])
 
 
+@pytest.mark.fault(83)
 def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Threads of several clients put and take: each item is taken once, and there are never more than maxsize."""
     queues = [Queue[bytes](each, zk_path, 3) for each in (zk, connect())]
@@ -826,7 +850,7 @@ def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         queues[0].put(b"end")
     taken = [each.result(60) for each in consuming]
     over.set()
-    assert most == 3
+    assert most <= 3
     assert sorted(chain(*taken)) == sorted(b"%d %d" % (n, k) for n in range(4) for k in range(40))
 
 
@@ -1239,6 +1263,10 @@ def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
     zk.create(f"{zk_path}/items/{item}/below", b"")
     with pytest.raises(ForeignNodeError, match=f"items/{item}"):
         jobs.shutdown(immediate=True)
+    zk.delete(f"{zk_path}/items/{item}/below")
+    zk.delete(f"{zk_path}/claims")  # as a server does that reaps containers
+    jobs.shutdown(immediate=True)
+    assert names(zk, zk_path, "items") == []
 
 
 @pytest.mark.fault(82)

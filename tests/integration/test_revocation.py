@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 from typing import Any
 
@@ -271,6 +273,42 @@ def test_a_node_that_would_go_on(
     others.result(20)
     assert order == ["other", "mine"]
     assert told.times(1)
+
+
+@pytest.mark.fault(300)
+@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
+def test_a_request_between_two_threads(
+    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is read while a node passes to a thread, which stands in a signal handler, reaches that one."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    told, client, standing, asked = Told(), connect(), threading.Event(), threading.Event()
+    lock, asking = Lock(client, zk_path, fair=False, on_revoke=told), Lock(connect(), zk_path, fair=False)
+
+    def stand(*_: object) -> None:
+        standing.set()
+        assert asked.wait(20)
+
+    def hold_and_ask() -> None:
+        with lock:
+            eventually(lambda: lock._path_state.handoff._next_waiter() is not None)  # type: ignore[union-attr]
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert standing.wait(20)
+        assert asking.revoke() == 1
+        client.sync(zk_path)
+        eventually(lambda: not Session.of(client).posted)
+        assert told.times(0)
+        asked.set()
+
+    before = signal.signal(signal.SIGUSR1, stand)
+    try:
+        holding = in_thread(hold_and_ask)
+        eventually(lambda: lock._lock_core.newest() is not None)
+        with lock:
+            eventually(lambda: told.times(1))
+        holding.result(20)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_holder_that_asks_itself(zk: KazooClient, zk_path: str) -> None:

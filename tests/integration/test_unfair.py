@@ -20,7 +20,7 @@ from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
+from zkconcurrent import ClientError, Condition, ForeignNodeError, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
@@ -213,6 +213,30 @@ def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
         Lock(zk, f"{zk_path}-fair", fair=False)
     assert not lock.locked()
     assert not fair.locked()
+
+
+def test_a_hold_put_back_while_another_thread_asks(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait that is refused has its hold again, and others have entered: they get in when it is released."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    zk.create(f"{zk_path}/c", b"of another kind", makepath=True)
+    lock = Lock(connect(proxy.hosts), f"{zk_path}/l", fair=False)
+
+    def wait_and_release() -> None:
+        with lock:
+            with pytest.raises(ForeignNodeError):
+                Condition(lock.client, f"{zk_path}/c", lock).wait()
+            eventually(at_the_handoff(lock, 1))
+
+    with proxy.hold("getChildren", where=lambda message: message.path == f"{zk_path}/c") as held:
+        waiting = in_thread(wait_and_release)
+        held.wait()
+        asking = in_thread(visit, lock)
+        eventually(queued(zk, lock.path, 2))
+    following = in_thread(visit, lock)
+    for each in (waiting, asking, following):
+        each.result(20)
 
 
 @pytest.mark.fault(47)
