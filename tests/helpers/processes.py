@@ -23,11 +23,11 @@ Spawn = Callable[..., "subprocess.Popen[str]"]
 
 @contextlib.contextmanager
 def parties(module: str, hosts: str, path: str, session: float) -> Iterator[Spawn]:
-    """Start processes that do a job at a path: `python -m module HOSTS SESSION_TIMEOUT PATH JOB [ARGUMENTS]`."""
+    """Start processes that do a job at a path: `python -m module HOSTS SESSION_TIMEOUT PATH [ARGUMENTS]`."""
     with contextlib.ExitStack() as running:
 
-        def spawn(job: str, *arguments: object, session: float = session) -> subprocess.Popen[str]:
-            words = [hosts, session, path, job, *arguments]
+        def spawn(*arguments: object, session: float = session) -> subprocess.Popen[str]:
+            words = [hosts, session, path, *arguments]
             process = subprocess.Popen(
                 [sys.executable, "-W", "ignore::DeprecationWarning", "-m", module, *map(str, words)],
                 cwd=ROOT,

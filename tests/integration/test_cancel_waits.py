@@ -124,18 +124,6 @@ def test_a_hold_and_an_attempt_are_left_alone(which: str, zk: KazooClient, conne
         lock.release()
 
 
-def test_all_objects_of_a_path_are_one(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """One object ends the waits of another object of the same client and path."""
-    client = connect()
-    with Lock(zk, zk_path):
-        waiting = in_thread(Lock(client, zk_path).acquire)
-        eventually(queued(zk, zk_path, 2))
-        assert Lock(client, zk_path).cancel_waits() == 1
-        with pytest.raises(WaitCancelledError):
-            waiting.result(20)
-        eventually(queued(zk, zk_path, 1))
-
-
 def test_readers_and_writers_are_apart(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Of a pair, each lock ends its own waits; readers behind a writer that was ended get in."""
     pair, holder = ReadWriteLock(connect(), zk_path), ReadWriteLock(zk, zk_path)

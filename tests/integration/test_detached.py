@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 
 import pytest
 from kazoo.client import KazooClient
@@ -151,28 +150,6 @@ def zk_token(zk: KazooClient, path: str) -> int:
     return int(json.loads(zk.get(f"{path}/{name}")[0])["token"])
 
 
-@pytest.mark.fault(114)
-def test_its_session_expires(
-    connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """The end of the session that acquired changes nothing; one that waits queues again: fault 114."""
-    client = connect(**FAST)
-    holding, waiting = DetachedLock(client, zk_path, "job"), DetachedLock(client, zk_path, "next")
-    holding.acquire()
-    token = holding.fencing_token
-    getting = in_thread(waiting.acquire)
-    eventually(lambda: len(zk.get_children(zk_path)) == 2)
-    session = client.client_id
-    zookeeper.expire(client)
-    eventually(lambda: client.connected and client.client_id != session)
-    eventually(lambda: queue(zk, zk_path)[1:] == [client.client_id[0]])
-    assert holding.acquire(blocking=False)
-    assert holding.fencing_token == token
-    holding.release()
-    assert getting.result(20)
-    waiting.release()
-
-
 def test_with_blocks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A block releases at its end, and on an exception, which is not changed; one that does not get in says so."""
     lock, other = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "another")
@@ -240,25 +217,6 @@ def test_a_lost_request_or_answer(
         lock.release()
         fault.wait()
     assert queue(zk, zk_path) == []
-
-
-@pytest.mark.fault(116)
-def test_the_session_ends_with_the_answer(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
-) -> None:
-    """The reply to the multi is lost, and the session ends before the reconnect: the node is found: fault 116."""
-    client = connect(hosts=proxy.hosts, **FAST)
-    lock = DetachedLock(client, zk_path, "job")
-    with proxy.hold("multi", where=lambda message: zk_path in message.path) as fault:
-        getting = in_thread(lock.acquire)
-        fault.wait()
-        session = client.client_id
-        zookeeper.expire(client)
-        proxy.cut()
-    assert getting.result(20)
-    assert client.client_id != session
-    assert queue(zk, zk_path) == [0]
-    lock.release()
 
 
 def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -339,27 +297,6 @@ def test_the_owner_acquires_meanwhile(
         assert DetachedLock(zk, zk_path, "job").acquire()
     releasing.result(20)
     assert queue(zk, zk_path) == []
-
-
-@pytest.mark.fault(131)
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 131."""
-    lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
-    lock.acquire()
-    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
-    try:
-        with proxy.hold("delete") as fault, pytest.raises(KeyboardInterrupt):
-            interrupting = threading.Timer(0, lambda: (fault.wait(), os.kill(os.getpid(), signal.SIGUSR1)))
-            interrupting.start()
-            lock.release()
-    finally:
-        interrupting.join()
-        signal.signal(signal.SIGUSR1, before)
-    lock.release()
-    assert queue(zk, zk_path) == []
-    with pytest.raises(RuntimeError, match="does not hold"):
-        lock.release()
 
 
 def test_foreign_nodes(zk: KazooClient, zk_path: str) -> None:

@@ -88,27 +88,6 @@ def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     eventually(lambda: not d)
 
 
-def test_as_concurrent_map(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """setdefault, replace and remove are atomic, and go by what ZooKeeper has, not by the copy."""
-    d, other = text(zk, zk_path), text(connect(), zk_path)
-    assert d.setdefault("k", "1") == "1"
-    assert other.setdefault("k", "2") == "1"
-    assert d.setdefault("k", "3") == "1"
-    assert not d.replace("none", "x")
-    assert not d.replace("none", "x", "y")
-    assert not d.remove("none", "x")
-    assert d.replace("k", "2")
-    assert d["k"] == "2"
-    assert not other.replace("k", "1", "9")
-    assert other.replace("k", "2", "3")
-    assert other["k"] == "3"
-    assert not d.remove("k", "2")
-    assert d["k"] == "3"  # it was read for that
-    assert d.remove("k", "3")
-    assert "k" not in d
-    eventually(lambda: "k" not in other)
-
-
 def test_a_set(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It has what a set has."""
     s, other = Set(zk, zk_path), Set(connect(), zk_path)
@@ -315,26 +294,6 @@ def test_what_operators_make(zk: KazooClient, zk_path: str) -> None:
     zk.delete(f"{zk_path}/entries/a/child")
     d.clear()
     assert zk.get_children(f"{zk_path}/entries") == ["%zz"]
-
-
-@pytest.mark.fault(103)
-def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An entry goes with the session that wrote it last, whosever it was before."""
-    first, second = connect(), connect()
-    watching, mine, theirs = (text(each, zk_path, ephemeral=True) for each in (zk, first, second))
-    mine["a"] = mine["b"] = mine["c"] = "mine"
-    theirs["b"] = "theirs"
-    assert theirs.replace("c", "mine", "theirs")
-    assert theirs.setdefault("a", "theirs") == "mine"
-    eventually(lambda: watching == {"a": "mine", "b": "theirs", "c": "theirs"})
-    first.stop()
-    eventually(lambda: watching == {"b": "theirs", "c": "theirs"})
-    with pytest.raises(ClientError):
-        mine["a"] = "mine"
-    with pytest.raises(ClientError):
-        len(mine)
-    second.stop()
-    eventually(lambda: not watching)
 
 
 @pytest.mark.fault(103)

@@ -110,32 +110,6 @@ def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) ->
     assert zk.get_children(zk_path) == []
 
 
-def test_a_party_that_came_late(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """While only a party is inside that came late, others enter at once."""
-    inside, go = threading.Event(), threading.Event()
-    late, *others = (DoubleBarrier(each, zk_path, 2) for each in (zk, connect(), connect(), connect()))
-    first = in_thread(lambda: others[0].enter(20) and others[0].leave(0))
-    assert others[1].enter(20)
-    assert late.enter(0)
-    assert not others[1].leave(0)
-    assert not first.result(20)
-    other = DoubleBarrier(others[2].client, zk_path, 3)  # it and the late one are too few to open it
-
-    def take_part() -> bool:
-        assert other.enter(0)
-        inside.set()
-        assert go.wait(20)
-        return other.leave(20)
-
-    leaving = in_thread(take_part)
-    assert inside.wait(20)
-    assert not late.leave(0.2)
-    eventually(lambda: len(zk.get_children(zk_path)) == 2)
-    go.set()
-    assert leaving.result(20)
-    assert zk.get_children(zk_path) == []
-
-
 @pytest.mark.fault(104)
 def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An enter that was not let in leaves no node; one that comes later is not let in by it."""

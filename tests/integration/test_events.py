@@ -9,8 +9,6 @@ import gc
 import logging
 import os
 import pickle
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -965,34 +963,3 @@ def test_a_queue_in_a_forked_child() -> None:
     go_on.set()
     assert queue.flush(timeout=10)
     assert len(told) == 3
-
-
-PARTY = """
-import sys, zkconcurrent
-zkconcurrent.add_listener(lambda event: print(type(event).__name__, getattr(event, "cause", ""), flush=True))
-zk = zkconcurrent.connect("zk://" + sys.argv[1] + "?timeout=4")
-lock = zkconcurrent.Lock(zk, sys.argv[2])
-with lock:
-    lock.lost.wait(60)
-"""
-
-
-@pytest.mark.server
-def test_a_holder_that_is_stopped(zk: KazooClient, zookeeper: Server, zk_path: str, listen: Listen) -> None:
-    """Others acquire once its session has ended; it hears of its loss as it goes on."""
-    told = listen(zk)
-    command = [sys.executable, "-c", PARTY, zookeeper.hosts, zk_path]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as party:
-        assert party.stdout is not None
-        try:
-            assert party.stdout.readline().strip() == "Acquired"
-            eventually(queued(zk, zk_path, 1))
-            party.send_signal(signal.SIGSTOP)
-            with Lock(zk, zk_path):
-                party.send_signal(signal.SIGCONT)
-                said = party.stdout.readline().split()
-                assert said[0] == "Lost"
-                assert said[1] in ("LossCause.LEASE_ENDED", "LossCause.SESSION_EXPIRED")
-        finally:
-            party.kill()
-    assert told.kinds() == ["Waiting", "Acquired", "Released"]
