@@ -30,6 +30,18 @@ class Step(NamedTuple):
         return self.what if self.seconds is None else f"{self.what} {self.seconds:g}"
 
 
+def flag_after(path: str, before: Flag | None, step: changes.Step) -> Flag | None:
+    """Return the content of an event's node after a step of a change."""
+    if path in removed_by(step):
+        return None
+    return Flag.of(path, Node(step.data, 0, 0.0, 0)) if writes(step, path) else before
+
+
+def as_modelled(flags: list[Flag | None]) -> list[event.Flag]:
+    """Return the contents of the node as states of the model."""
+    return [event.Flag(flag is not None and flag.is_set) for flag in flags]
+
+
 class EventChecks(CallChecks):
     """The invariants of an event."""
 
@@ -37,13 +49,11 @@ class EventChecks(CallChecks):
 
     def state(self, before: Flag | None, step: changes.Step) -> Flag | None:
         """Return the content of the node after a step of a change."""
-        if self.path in removed_by(step):
-            return None
-        return Flag.of(PATH, Node(step.data, 0, 0.0, 0)) if writes(step, self.path) else before
+        return flag_after(self.path, before, step)
 
     def modelled(self, begun: int) -> list[event.Flag]:
         """Return whether the flag was set, since the log had so much."""
-        return [event.Flag(flag is not None and flag.is_set) for flag in self.states(begun)]
+        return as_modelled(self.states(begun))
 
     def wrote(self, call: Call, step: changes.Step) -> None:
         """Each write turns the flag, and counts the sets."""

@@ -19,11 +19,14 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import zkconcurrent
+from tests.models import event as models
+from tests.models import history
 from tests.simulation.subjects.condition import CondChecks, CondRun, Waiting
+from tests.simulation.subjects.event import as_modelled, flag_after
 from tests.simulation.subjects.semaphore import LEASES, VALUE, PermitChecks
 from tests.simulation.subjects.unfair import UnfairChecks
+from tests.simulation.world.calls import States
 from tests.simulation.world.client import Process
-from tests.simulation.world.ensemble import writes
 from tests.simulation.world.event_loop import LoopThread
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule, random_schedule
@@ -455,26 +458,25 @@ class Player(Worker):
     async def _use_event(self, act: Act) -> None:
         event, log = self._make(act), self.checks.ensemble.log
         await self._stay_there(act)
-        began = len(log)
+        began, call = len(log), history.Call(self.name, act.do, timeout=act.timeout)
         self.world.say(f"{self.name}: {act}")
         if act.do != "wait":
             told = getattr(event, act.do)()
-            if told is None or act.awaits:
-                await result(told)
-                if not self.checks.ever(began, is_set=act.do == "set"):
-                    raise Violation(f"{self.name}: {act.do}() has returned, and the flag was never so")
-            else:
+            if told is not None and not act.awaits:
                 self.checks.begun.append((self.process, told))
-            return
-        self.watches = began
-        try:
-            got = await result(event.wait(act.timeout))
-        finally:
-            self.watches = None
-        if got and not self.checks.ever(began, is_set=True):
-            raise Violation(f"{self.name} has waited, and the flag was never set")
-        if not got and act.timeout is None:
-            raise Violation(f"{self.name} gave up waiting")
+                return
+            await result(told)
+            call.outcome = None
+        else:
+            self.watches = began
+            try:
+                call.outcome = await result(event.wait(act.timeout))
+            finally:
+                self.watches = None
+            if act.timeout is not None and not call.outcome:
+                return
+        if wrong := history.explain(models.Event(), call, self.checks.flags(began), []):
+            raise Violation(wrong)
 
 
 class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
@@ -493,6 +495,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         self.loops: dict[tuple[Process, int], LoopThread] = {}
         self.owed: list[tuple[Process, str]] = []
         self.begun: list[tuple[Process, aio.Completion]] = []
+        self._flags = States(self.ensemble.log, partial(flag_after, CHROOT + EVENT))
 
     def _granted(self, ticket: Ticket, lease_end: float) -> None:
         super()._granted(ticket, lease_end)
@@ -517,15 +520,9 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
             for ticket in [ticket for ticket in known if ticket.state is State.DISCARDED]:
                 known.pop(ticket)  # type: ignore[attr-defined]
 
-    def ever(self, since: int, *, is_set: bool) -> bool:
-        """Whether the flag was so since the log had so much."""
-        flag = Flag()
-        for n, step in self.ensemble.steps():
-            if n > since and flag.is_set == is_set:
-                return True
-            if writes(step, CHROOT + EVENT):
-                flag = Flag.of(EVENT, Node(step.data, 0, 0.0, 0))
-        return flag.is_set == is_set
+    def flags(self, since: int) -> list[models.Flag]:
+        """Return the states of the event since the log had so much."""
+        return as_modelled(self._flags.since(since))
 
     def _runs(self, process: Process) -> bool:
         wire = process.connection.wire
@@ -541,10 +538,9 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
             if self._runs(process) and self.queue(path):
                 raise Violation(f"a notification at {path} met a cancellation, and {self.queue(path)} wait")
         for player in self.players:
-            if player.watches is not None and self._runs(player.process) and not player.gone:
-                log = len(self.ensemble.log)
-                if self.ever(log, is_set=True):
-                    raise Violation(f"{player.name} waits, and the flag is set")
+            waits = player.watches is not None and self._runs(player.process) and not player.gone
+            if waits and self.flags(len(self.ensemble.log))[-1].is_set:
+                raise Violation(f"{player.name} waits, and the flag is set")
 
     def _deserted(self) -> bool:
         """Whether calls of a closed loop are left; the keeper abandons them at its next beat."""

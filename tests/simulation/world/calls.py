@@ -6,7 +6,7 @@ the primitive judges each call: its result, and that it took effect at most once
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from random import Random
@@ -92,6 +92,25 @@ class CallWorker(Worker):
             self.checks.judge(call)
 
 
+class States:
+    """What a primitive was after each change of the log.
+
+    Args:
+        log: the log.
+        state: returns what it is after a step of a change; None stands for what was never used.
+    """
+
+    def __init__(self, log: list[changes.Change], state: Callable[[Any, changes.Step], Any]) -> None:
+        self._log, self._state = log, state
+        self._states: list[Any] = [None]
+
+    def since(self, begun: int) -> list[Any]:
+        """Return all that it was since the log had so much, that moment included."""
+        for change in self._log[len(self._states) - 1 :]:
+            self._states.append(reduce(self._state, change, self._states[-1]))
+        return self._states[begun:] or self._states[-1:]
+
+
 class CallChecks(Checks):
     """The invariants of calls.
 
@@ -107,7 +126,7 @@ class CallChecks(Checks):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._states: list[Any] = [None]
+        self._states = States(self.ensemble.log, self.state)
 
     def state(self, before: Any, step: changes.Step) -> Any:
         """Return what the primitive is after a step of a change; None stands for what was never used."""
@@ -115,9 +134,7 @@ class CallChecks(Checks):
 
     def states(self, begun: int) -> list[Any]:
         """Return all that the primitive was since the log had so much, that moment included."""
-        for change in self.ensemble.log[len(self._states) - 1 :]:
-            self._states.append(reduce(self.state, change, self._states[-1]))
-        return self._states[begun:] or self._states[-1:]
+        return self._states.since(begun)
 
     def modelled(self, begun: int) -> list[Any]:
         """Return these states as the model has them."""
