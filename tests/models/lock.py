@@ -63,6 +63,10 @@ class Lock(Model):
         """Return whether these may be inside at once, with so many permits."""
         return len(places) <= 1
 
+    def orders(self, before: Place, after: Place) -> bool:
+        """Return whether the later hold has the higher fencing token: it does if they can't be inside at once."""
+        return not self.together((before, after), self.initial.size)
+
     def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
         """Return whether a place may come in beside those inside, with these ahead of it in the queue."""
         return self.together((*line.inside, *ahead, place), line.size)
@@ -144,6 +148,16 @@ class Lock(Model):
             lost = tuple(each for each in lost if each.party != party)
             line = line._replace(cut=line.cut - {party})
         return line._replace(inside=inside, queue=queue, lost=lost)
+
+
+class UnfairLock(Lock):
+    """A lock that the threads of a process hand to each other, with one fencing token, whoever else waits."""
+
+    def admits(self, line: Line, place: Place, ahead: tuple[Place, ...]) -> bool:
+        return super().admits(line, place, ())
+
+    def orders(self, before: Place, after: Place) -> bool:
+        return before.party != after.party
 
 
 class RLock(Lock):

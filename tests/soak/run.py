@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.models.lock import Lock
 from tests.soak.checks.broken_locks import WORKLOADS
 from tests.soak.checks.data import Promise, check_data
 from tests.soak.checks.history import History, Violation, check
 from tests.soak.checks.items import Stock, check_items
-from tests.soak.checks.models import Model
 from tests.soak.events import Event, Fault, Logs, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.keeper import Keeper
@@ -197,7 +197,7 @@ def judge(
 ) -> Verdict:
     """Check what was written down."""
     entries = WORKLOADS[plan.workload].items()
-    models = {path: entry.model for path, entry in entries if isinstance(entry.model, Model)}
+    models = {path: entry.model for path, entry in entries if isinstance(entry.model, Lock)}
     queues = {path: entry.model for path, entry in entries if isinstance(entry.model, Stock)}
     data = {path: entry.model for path, entry in entries if isinstance(entry.model, Promise)}
     history = History(events, faults, models, plan.session, healed, leftovers, queues, data)

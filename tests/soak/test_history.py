@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from tests.models.lock import Lock, RLock, UnfairLock
+from tests.models.rwlock import ReadWriteLock
+from tests.models.semaphore import Semaphore
 from tests.soak.checks.history import GRACE, MARGIN, SLOW, History, Violation, check, explained
-from tests.soak.checks.models import Model, Mutex, Permits, ReadWrite
 from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, Event, Fault, What
 
-LOCK = Mutex()
-AGAIN = Mutex(reentrant=True)
-PAIR = ReadWrite()
+LOCK = Lock()
+AGAIN = RLock()
+PAIR = ReadWriteLock()
 TIMEOUT = 4.0
 
 
@@ -47,13 +49,13 @@ class Thread:
         return self.add(at, What.TOLD).add(at, What.CALLED)
 
 
-def found(threads: Iterable[Thread], model: Model, *faults: Fault, **more: Any) -> list[Violation]:
+def found(threads: Iterable[Thread], model: Lock, *faults: Fault, **more: Any) -> list[Violation]:
     """The violations that the checker finds."""
     events = [event for thread in threads for event in thread.events]
     return check(History(events, faults, {"/lock": model}, TIMEOUT, **more))
 
 
-def rules(threads: Iterable[Thread], model: Model, *faults: Fault, **more: Any) -> list[str]:
+def rules(threads: Iterable[Thread], model: Lock, *faults: Fault, **more: Any) -> list[str]:
     """Which rules are broken."""
     return [violation.rule for violation in found(threads, model, *faults, **more)]
 
@@ -145,8 +147,8 @@ def test_a_downgrade() -> None:
 def test_permits() -> None:
     """As many are inside as there are permits, and no more."""
     threads = [Thread(f"{n}.1").takes(n, 20 - n).leaves(10) for n in (1, 2, 3)]
-    assert found(threads, Permits(3)) == []
-    assert rules(threads, Permits(2)) == ["exclusion"]
+    assert found(threads, Semaphore(3)) == []
+    assert rules(threads, Semaphore(2)) == ["exclusion"]
 
 
 def test_told_before_the_successor() -> None:
@@ -248,7 +250,7 @@ def test_a_release_of_a_deleted_node_must_say_so() -> None:
     assert rules([silent], LOCK, deleted(10)) == ["told by release"]
     assert rules([silent], LOCK, deleted(10), Fault("connections cut", 2.9, 2.9)) == []
     assert rules([silent], LOCK, deleted(10, at=2.95)) == []  # while it left
-    assert rules([silent], Mutex(fair=False), deleted(10)) == []
+    assert rules([silent], UnfairLock(), deleted(10)) == []
     assert rules([Thread("1.1").takes(1, 10).told(2).leaves(3, What.LOST)], LOCK, deleted(10)) == []
     first_to_know = Thread("1.1").takes(1, 10).leaves(3, What.LOST)
     assert rules([first_to_know], LOCK, deleted(10)) == ["told by release"]  # `lost` was never set

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.models import lock, rwlock, semaphore
 from tests.soak.callers.bags import BagCaller, Shelf, TaskQueue, TaskQueueCaller, visit_bag
 from tests.soak.callers.caller import Caller
 from tests.soak.callers.data_caller import (
@@ -27,7 +28,6 @@ from tests.soak.callers.leaders import Block, Candidacy, CandidacyCaller
 from tests.soak.callers.queue_caller import QueueCaller
 from tests.soak.checks.data import Crowd, Gate, Line, Promise
 from tests.soak.checks.items import Stock
-from tests.soak.checks.models import Model, Mutex, Permits, ReadWrite
 from zkconcurrent import (
     JSON,
     AtomicLong,
@@ -54,7 +54,7 @@ class Entry(NamedTuple):
         caller: writes down the calls of one thread.
     """
 
-    model: Model | Stock | Promise
+    model: lock.Lock | Stock | Promise
     make: Callable[..., Any]
     visit: Callable[..., None]
     roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
@@ -177,7 +177,7 @@ NUMBER = Entry(Line(named=False), _number, visit_line, lambda each: {"number": N
 VALUE = Entry(Line(), _value, visit_line, lambda each: {"value": Value(each)}, LineCaller)
 MAP = Entry(Line(), _map, visit_line, _keys, LineCaller)
 GROUP = Entry(Crowd(), _group, visit_group, lambda each: {"group": each}, GroupCaller)
-ELECTION = Entry(Mutex(), Block, visit_lock)
+ELECTION = Entry(lock.Lock(), Block, visit_lock)
 PERMITS = 2
 
 
@@ -191,13 +191,13 @@ def _semaphore(client: Any, path: str, **options: Any) -> Semaphore:
 
 # Few enough for all of them to be contended; but a process killed in one queue must not hold up everybody everywhere.
 PATHS = {
-    "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
-    "/soak/unfair": Entry(Mutex(fair=False), _unfair, visit_lock),
-    "/soak/rlock-1": Entry(Mutex(reentrant=True), RLock, visit_rlock),
-    "/soak/rlock-2": Entry(Mutex(reentrant=True), RLock, visit_rlock),
-    "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
-    "/soak/pair-2": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
-    "/soak/permits": Entry(Permits(PERMITS), _semaphore, visit_lock),
+    "/soak/lock-1": Entry(lock.Lock(), Lock, visit_lock),
+    "/soak/unfair": Entry(lock.UnfairLock(), _unfair, visit_lock),
+    "/soak/rlock-1": Entry(lock.RLock(), RLock, visit_rlock),
+    "/soak/rlock-2": Entry(lock.RLock(), RLock, visit_rlock),
+    "/soak/pair-1": Entry(rwlock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
+    "/soak/pair-2": Entry(rwlock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
+    "/soak/permits": Entry(semaphore.Semaphore(PERMITS), _semaphore, visit_lock),
     "/soak/queue": queue(Stock()),
     "/soak/queue-of-5": queue(Stock(maxsize=5)),
     "/soak/queue-3-times": queue(Stock(max_attempts=3)),
@@ -211,7 +211,7 @@ DATA = {
     "/soak/queue-of-tasks": queue(Stock())._replace(make=_tasks, caller=TaskQueueCaller),
     "/soak/election": ELECTION,
     # Not fair: the end of a candidacy does not tell whether the node was gone.
-    "/soak/candidacy": Entry(Mutex(fair=False), Candidacy, visit_lock, caller=CandidacyCaller),
+    "/soak/candidacy": Entry(lock.UnfairLock(), Candidacy, visit_lock, caller=CandidacyCaller),
     "/soak/gate": gate(3),
     "/soak/group": GROUP,
 }

@@ -9,11 +9,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from tests.models import lock
 from tests.soak.callers.caller import Caller
 from tests.soak.callers.data_caller import Key, Number, Value
 from tests.soak.callers.leaders import Block
 from tests.soak.checks.items import Stock
-from tests.soak.checks.models import Mutex
 from tests.soak.workload import (
     DATA,
     ELECTION,
@@ -181,10 +181,10 @@ def visit_briefly(caller: Caller, plain: bool = False) -> None:
 
 
 LIES = {
-    "/lies/grants": Entry(Mutex(), Grants, visit_long),
-    "/lies/litters": Entry(Mutex(reentrant=True), Litters, visit_rlock),
-    "/lies/dawdles": Entry(Mutex(), Dawdles, visit_briefly),
-    "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
+    "/lies/grants": Entry(lock.Lock(), Grants, visit_long),
+    "/lies/litters": Entry(lock.RLock(), Litters, visit_rlock),
+    "/lies/dawdles": Entry(lock.Lock(), Dawdles, visit_briefly),
+    "/lies/alarms": Entry(lock.Lock(), Alarms, visit_lock),
     "/lies/forgets": queue(Stock())._replace(make=_forgets),
     "/lies/repeats": queue(Stock())._replace(make=_repeats),
     "/lies/doubles": NUMBER._replace(roles=lambda each: {"number": Doubles(each)}),
@@ -199,6 +199,6 @@ WORKLOADS = {
     "data": DATA,
     "queues": {path: entry for path, entry in PATHS.items() if isinstance(entry.model, Stock)},
     "lies": LIES,
-    "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
-    "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},
+    "lock": {"/soak/lock": Entry(lock.Lock(), Lock, visit_lock)},
+    "deaf": {"/lies/deaf": Entry(lock.Lock(), Deaf, visit_lock)},
 }

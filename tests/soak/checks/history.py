@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.soak.checks.models import Model
+from tests.models.lock import Lock, Place, RLock, UnfairLock
 from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 
 if TYPE_CHECKING:
@@ -94,6 +94,11 @@ class Hold:
         return self.who[0], self.client
 
     @property
+    def place(self) -> Place:
+        """The hold, as the model of its path sees it."""
+        return Place(str(self.who), self.who[0], self.role if self.role in ("read", "write") else 1)
+
+    @property
     def end(self) -> float:
         """When the thread no longer believed that it holds."""
         return min(at for at in (self.leaves, self.told, self.killed, math.inf) if at is not None)
@@ -134,7 +139,7 @@ class History:
 
     events: Sequence[Event]
     faults: Sequence[Fault]
-    models: Mapping[str, Model]
+    models: Mapping[str, Lock]
     timeout: float = 4.0
     healed: float | None = None
     leftovers: Sequence[str] = ()
@@ -224,7 +229,7 @@ class History:
         for event in events:
             mine = standing[event.path, event.role]
             if event.what is What.GRANTED:
-                if mine and self.models[event.path].reentrant:
+                if mine and isinstance(self.models[event.path], RLock):
                     mine[-1].depth += 1
                 else:
                     mine.append(Hold(who, event.client, event.path, event.role, event.hold, event.token, event.at))
@@ -320,7 +325,7 @@ def exclusion(history: History) -> Iterator[Violation]:
                 continue  # it was lost before its thread knew that it had it
             present = [*inside, hold]
             inside.append(hold)
-            if model.allows(present):
+            if _together(model, present):
                 continue
             awake = []
             for each in present:
@@ -330,12 +335,17 @@ def exclusion(history: History) -> Iterator[Violation]:
                     excused.add(each)
                 elif not history.robbed(each, hold.start):
                     awake.append(each)
-            if not model.allows(awake):
+            if not _together(model, awake):
                 others = [each for each in awake if each is not hold]
                 words = f"{path} was granted to {hold} while " + ", ".join(f"{each} was inside" for each in others)
                 words += "".join(_until(each) for each in others)
                 yield Violation("exclusion", hold.start, words, path, tuple(each.who for each in awake))
                 inside = [each for each in inside if each not in others]  # they were told of, once
+
+
+def _together(model: Lock, holds: Iterable[Hold]) -> bool:
+    """Whether these holds may be there at once."""
+    return model.together([hold.place for hold in holds], model.initial.size)
 
 
 def _until(hold: Hold) -> str:
@@ -364,7 +374,7 @@ def tokens(history: History) -> Iterator[Violation]:
                 continue  # lost before it could be asked for
             late = _excused(history, hold, hold.start)
             for before in highest.values():
-                if before.token >= hold.token and model.orders(before, hold) and not late:
+                if before.token >= hold.token and model.orders(before.place, hold.place) and not late:
                     words = f"of {path}, {hold} came after {before}"
                     yield Violation("tokens", hold.start, words, path, (before.who, hold.who))
             if hold.role not in highest or highest[hold.role].token <= hold.token:
@@ -401,7 +411,7 @@ def deletions(history: History) -> Iterator[Violation]:
     for fault in history.deletions:
         for hold in history.holds:
             model = history.models[hold.path]
-            if not _deleted(fault, hold) or hold.role == "read" or not getattr(model, "fair", True):
+            if not _deleted(fault, hold) or hold.role == "read" or isinstance(model, UnfairLock):
                 continue  # the node may be another's too, or stays when one of them leaves
             if hold.role == "write" and "__WRIT__" not in fault.note:
                 continue
@@ -499,7 +509,7 @@ def warnings(history: History) -> list[float]:
         for number, hold in enumerate(holds):
             if hold.told is None or hold.told != hold.end:
                 continue
-            later = (each for each in holds[number + 1 :] if not history.models[path].allows([hold, each]))
+            later = (each for each in holds[number + 1 :] if not _together(history.models[path], [hold, each]))
             following = next((each for each in later if each.start >= hold.start), None)
             if following is None or _excused(history, hold, following.start):
                 continue
@@ -518,8 +528,8 @@ def explained(history: History) -> int:
             if hold.end <= hold.start:
                 continue
             inside.append(hold)
-            if not model.allows(inside):
-                count += model.allows([each for each in inside if not _excused(history, each, hold.start)])
+            if not _together(model, inside):
+                count += _together(model, [each for each in inside if not _excused(history, each, hold.start)])
     return count
 
 
