@@ -229,10 +229,13 @@ class MapOwner(DictWorker):
             try:
                 self.map.clear()
             except OutcomeUnknownError:
-                self._must(call, self._is_over(session) or bool(self.checks.removed), "its outcome can be found out")
+                over = session is None or self.checks.ensemble.sessions[session].closed
+                if not (over or self.checks.removed):
+                    raise Violation(f"{self.name}: the outcome of clear() can be found out") from None
                 return
-            for key in KEYS:
-                self._must(call, self.checks.ever(call, key, lambda value: value is None), f"{key} was there always")
+            moments = [{each.key for each in entries or ()} for entries in self.checks.states(call.begun)]
+            if left := set(KEYS).intersection(*moments):
+                raise Violation(f"{self.name} has cleared it, and {left} was there always")
 
 
 class InjectedMap(InjectedCalls, DictRun):
