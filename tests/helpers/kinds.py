@@ -160,7 +160,7 @@ def _double_barrier(of: Any, client: KazooClient, path: str) -> Callable[[], obj
 
 
 def _group(of: Any, client: KazooClient, path: str) -> Callable[[], object]:
-    return of.Group(client, path).join(id=f"{client.client_id and client.client_id[0]} is a member").leave  # type: ignore[no-any-return]
+    return of.Group(client, path).join(id=f"{id(client)} is a member").leave  # type: ignore[no-any-return]
 
 
 def _number(name: str) -> Callable[[Any, KazooClient, str], Callable[[], object]]:
