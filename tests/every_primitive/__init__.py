@@ -21,12 +21,17 @@ from zkconcurrent._engine.session import Session
 PACKAGES = {"threads": zkconcurrent, "tasks": TASKS}
 
 
-def each(which: Callable[[str, Kind], object] = lambda *_: True) -> Any:
-    """Ask of each kind, or of some, on threads and on tasks: a test is given the package `of` and the `kind`'s name."""
+def each(which: Callable[[str, Kind], object] = lambda *_: True, marks: dict[str, Any] | None = None) -> Any:
+    """Ask of each kind, or of some, on threads and on tasks: a test is given the package `of` and the `kind`'s name.
+
+    Args:
+        which: tells by the name and the row whether a kind is asked.
+        marks: the marks of those on threads, or on tasks.
+    """
     return pytest.mark.parametrize(
         ("of", "kind"),
         [
-            pytest.param(of, kind, id=f"{kind} on {name}")
+            pytest.param(of, kind, id=f"{kind} on {name}", marks=(marks or {}).get(name, ()))
             for kind, row in KINDS.items()
             for name, of in PACKAGES.items()
             if hasattr(of, kind.partition(",")[0]) and which(kind, row)
@@ -42,9 +47,9 @@ def class_of(kind: str) -> str:
     return kind.partition(",")[0]
 
 
-def can_end(of: Any, kind: str) -> bool:
+def can_end(kind: str) -> bool:
     """Return whether a kind has a `destroy()`."""
-    return hasattr(make(of, class_of(kind), KazooClient(), "/any"), "destroy")
+    return hasattr(getattr(zkconcurrent, class_of(kind)), "destroy")
 
 
 def looks(of: Any, kind: str, client: KazooClient, path: str) -> dict[str, Callable[[], object]]:
@@ -60,7 +65,7 @@ def looks(of: Any, kind: str, client: KazooClient, path: str) -> dict[str, Calla
 def calls(of: Any, kind: str, client: KazooClient, path: str) -> dict[str, Callable[[], object]]:
     """Return what a program does with a primitive, by its name: to use it, to wait, to destroy it, and all looks."""
     row = KINDS[kind]
-    ends = {"destroy": lambda: make(of, class_of(kind), client, f"{path}/end").destroy()} if can_end(of, kind) else {}
+    ends = {"destroy": lambda: make(of, class_of(kind), client, f"{path}/end").destroy()} if can_end(kind) else {}
     return {
         "use": partial(row.use, of, client, f"{path}/use"),
         "wait": partial(row.wait, of, client, f"{path}/wait", 20.0),

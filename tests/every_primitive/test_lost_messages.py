@@ -14,15 +14,17 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.every_primitive import each, sleeps, waiting
+from tests.every_primitive import each, sleeps
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, nodes
 from tests.helpers.proxy import Proxy
 from tests.helpers.wire import REQUESTS, Message
 
+pytestmark = pytest.mark.fault(1, 3, 4, 7, 80, 116)
 effects = pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+LATER = {"tasks": pytest.mark.later}  # they run the same recipes
 CALLS = sorted(REQUESTS - {"ping", "auth", "connect", "closeSession"})
-CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{14,27}|[0-9a-f]{8,}|\\d{5,}")
+CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{14,27}|[0-9a-f]{8,}|[0-9A-F]{8,}")
 """What differs from run to run: names that are drawn, sessions and sequence numbers."""
 
 
@@ -43,7 +45,7 @@ def left(client: KazooClient, path: str) -> list[tuple[str, object]]:
 
 
 @effects
-@each()
+@each(marks=LATER)
 def test_a_use_and_its_end(
     of: Any, kind: str, effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
@@ -72,7 +74,7 @@ def test_a_use_and_its_end(
 
 
 @effects
-@waiting
+@each(lambda _, row: row.ends, marks=LATER)
 def test_a_wait(
     of: Any, kind: str, effect: str, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

@@ -35,37 +35,6 @@ def test_a_party_that_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_
 
 @pytest.mark.fault(1, 4)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("nth", [1, 2, 3])
-@pytest.mark.parametrize("action", [False, True])
-def test_a_lost_multi(
-    effect: str,
-    nth: int,
-    action: bool,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-) -> None:
-    """Whichever write of coming, acting and tripping is lost, applied or not, both pass, once."""
-    ran: list[int] = []
-    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
-    theirs = Barrier(client, zk_path, 2, (lambda: ran.append(1)) if action else None)
-    mine = Barrier(zk, zk_path, 2)
-    with getattr(proxy, effect)("multi", nth=nth) as fault:
-        for generation in range(3):
-            waiting = in_thread(mine.wait, 20)
-            eventually(parties_in(zk, zk_path, 1, generation))
-            assert (waiting, theirs.wait(20)) == (waiting, 1)
-            assert waiting.result(20) == 0
-            assert len(ran) == (generation + 1) * action
-            eventually(parties_in(zk, zk_path, 0, generation))
-        fault.wait()
-    assert barrier_state(zk, zk_path)["generation"] == 3
-
-
-@pytest.mark.fault(1, 4)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
 def test_a_lost_write(
     effect: str, way: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread

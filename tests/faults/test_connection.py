@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.contenders import queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
@@ -45,48 +45,6 @@ def traffic(client: KazooClient) -> Iterator[None]:
     finally:
         stop.set()
         asking.join()
-
-
-@pytest.mark.fault(1, 3, 4)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "exists", "multi"])
-def test_a_lost_request_or_answer(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """Whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
-    lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
-    with getattr(proxy, effect)(name) as fault:
-        assert lock.acquire(timeout=15)
-        assert len(zk.get_children(zk_path)) == 1
-        token = lock.fencing_token
-        lock.release()
-        fault.wait()
-    eventually(queued(zk, zk_path, 0))
-    assert lock.acquire(timeout=15)
-    assert lock.fencing_token > token
-    lock.release()
-    eventually(queued(zk, zk_path, 0))
-
-
-@pytest.mark.fault(1, 4, 7)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
-def test_a_lost_request_or_answer_while_contended(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """The waiter still waits, with one node, and gets the lock when it is free."""
-    lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
-    mine = Lock(zk, zk_path)
-    mine.acquire()
-    with getattr(proxy, effect)(name) as fault:
-        waiting = in_thread(lock.acquire)
-        fault.wait()
-        eventually(lambda: lock.client.connected and len(zk.get_children(zk_path)) == 2)
-        assert not waiting.done()
-        mine.release()
-        assert waiting.result(15)
-    lock.release()
-    eventually(queued(zk, zk_path, 0))
 
 
 @pytest.mark.fault(1, 4)
@@ -340,29 +298,6 @@ def test_a_deadline_is_one_for_the_whole_call(
         clock.move(41)
         assert mine.result(20) is False
     ahead[-1].release()
-
-
-@pytest.mark.fault(1, 3, 4)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "exists"])
-def test_a_lost_request_or_answer_of_a_semaphore(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """Whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
-    semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
-    with getattr(proxy, effect)(name) as fault:
-        assert semaphore.acquire(timeout=15, permits=2)
-        assert permits_out(zk, zk_path, 2)()
-        assert permits_awaited(zk, zk_path, 0)()
-        token = semaphore.fencing_token
-        semaphore.release(2)
-        fault.wait()
-    eventually(permits_out(zk, zk_path, 0))
-    assert semaphore.acquire(timeout=15, permits=3)
-    assert semaphore.fencing_token > token
-    semaphore.release(3)
-    eventually(permits_out(zk, zk_path, 0))
-    assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])

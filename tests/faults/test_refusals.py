@@ -6,8 +6,6 @@ and goes on as if no server were there.
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 import re
 import threading
@@ -15,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -26,7 +23,6 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from tests.helpers.kinds import KINDS, make
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -43,7 +39,6 @@ from zkconcurrent import (
     RLock,
     Semaphore,
     SharedValue,
-    aio,
 )
 from zkconcurrent._engine import heartbeat
 from zkconcurrent._engine.session import Session
@@ -117,77 +112,11 @@ def test_local_sessions_that_stay_local(zk_path: str) -> None:
                     assert "localSessionsUpgradingEnabled" in str(refused)
 
 
-LOCK = ("locked", "fetch_locked", "owner", "waiters")
-QUEUE = ("qsize", "empty", "full", "get_nowait", "dead", "join")
-VALUE = ("get",)
-LOOKS = {
-    **dict.fromkeys(("Lock", "RLock", "ReadLock", "WriteLock", "DetachedLock"), LOCK),
-    **dict.fromkeys(("Semaphore", "BoundedSemaphore"), ("locked", "fetch_locked", "available", "waiters")),
-    "Election": ("leader", "candidates", "observe"),
-    "Event": ("is_set", "fetch", "wait"),
-    "CountDownLatch": ("count", "fetch_count", "wait"),
-    "Barrier": ("n_waiting", "fetch_n_waiting", "broken", "fetch_broken"),
-    "Group": ("members", "observe"),
-    **dict.fromkeys(("AtomicLong", "AtomicInteger", "AtomicReference", "SharedValue"), VALUE),
-    **dict.fromkeys(("Queue", "LifoQueue", "PriorityQueue", "DelayQueue"), QUEUE),
-    "SimpleQueue": ("qsize", "empty", "get_nowait"),
-    **dict.fromkeys(("Dict", "Set"), ("__len__", "ready")),
-}
-"""What each kind of primitive reads or waits for, of threads or of tasks."""
-LOCAL = {"locked", "n_waiting", "broken", "is_set", "count", "__len__"}
-"""The looks that a task's object answers from what it has seen, or which raises an error before `ready`."""
-
-
-def look(primitive: Any, name: str) -> Any:
-    """Read an attribute, call a method, or take the first that it yields; return what a task awaits then."""
-    value = getattr(primitive, name)
-    value = value() if callable(value) else value
-    for first in ("__next__", "__anext__"):
-        value = getattr(value, first)() if name == "observe" and hasattr(value, first) else value
-    return value
-
-
 @pytest.fixture
 def astray(connect: Connect, zookeeper: Server, zk_path: str) -> KazooClient:
     """A client whose chroot does not exist."""
     with pytest.warns(UserWarning, match="chroot"):
         return connect(f"{zookeeper.hosts}{zk_path}-missing")
-
-
-@pytest.mark.fault(258)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_chroot_that_is_missing(kind: str, astray: KazooClient) -> None:
-    """Whatever makes nodes, looks or waits raises an error that names the chroot, at once, each time."""
-    name = kind.partition(",")[0]
-    assert refused(outcome_of(lambda: KINDS[kind].use(zkconcurrent, astray, "/a/use")))
-    for each in LOOKS.get(name, ()):
-        if hasattr(type(make(zkconcurrent, name, astray, "/a/look")), each):
-            for _ in range(2):
-                told = outcome_of(lambda each=each: look(make(zkconcurrent, name, astray, "/a/look"), each))
-                assert refused(told), (each, told)
-    assert refused(outcome_of(lambda: KINDS[kind].wait(zkconcurrent, astray, "/a/wait", 1.0)))
-
-
-@pytest.mark.fault(258)
-@pytest.mark.parametrize("name", LOOKS)
-def test_a_chroot_that_is_missing_of_tasks(name: str, astray: KazooClient) -> None:
-    """The same for tasks."""
-
-    async def told(each: str) -> object:
-        try:
-            value = look(make(aio, name, astray, "/a/look"), each)
-            return await asyncio.wait_for(value, 10) if inspect.isawaitable(value) else value
-        except Exception as error:
-            return error
-
-    async def main() -> None:
-        for each in LOOKS[name]:
-            if each not in LOCAL and hasattr(make(aio, name, astray, "/a/look"), each):
-                error = await told(each)
-                assert refused(error), (each, error)
-
-    if hasattr(aio, name) or name in ("ReadLock", "WriteLock"):
-        asyncio.run(main())
 
 
 def refused(outcome: object) -> bool:

@@ -15,7 +15,7 @@ from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, ClientError, ForeignNodeError, Lock, ZkConcurrentError
+from zkconcurrent import Barrier, ClientError, Lock, ZkConcurrentError
 from zkconcurrent._recipes.barrier_state import BarrierContent, most_parties
 
 
@@ -254,39 +254,6 @@ def test_a_time_out_waits_for_the_action(
         assert not mine.broken
         go.set()
         assert (late.result(10), acting.result(10)) == (0, 1)
-
-
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """It removes all nodes of an idle barrier, and refuses while somebody waits."""
-    mine, theirs = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
-    waiting = in_thread(theirs.wait, 20)
-    eventually(lambda: mine.n_waiting == 1)
-    with pytest.raises(RuntimeError, match="in use"):
-        mine.destroy()
-    assert sorted((mine.wait(10), waiting.result(10))) == [0, 1]
-    eventually(parties_in(zk, zk_path, 0))
-    mine.destroy()
-    mine.destroy()
-    assert zk.exists(zk_path) is None
-
-
-@pytest.mark.fault(60)
-@pytest.mark.parametrize(
-    ("data", "child"),
-    [
-        (b"an application's", "0000000000"),
-        (b"", "locks"),
-        (b'{"parties": 2, "generation": 0, "failed": [], "acting": false}', "an-application-s"),
-    ],
-)
-def test_destroy_looks_first(data: bytes, child: str, zk: KazooClient, zk_path: str) -> None:
-    """A node that is no barrier's is left alone, with all below it; the error says so."""
-    zk.create(f"{zk_path}/{child}", b"", makepath=True)
-    zk.set(zk_path, data)
-    with pytest.raises(ForeignNodeError):
-        Barrier(zk, zk_path, 2).destroy()
-    assert zk.get(zk_path)[0] == data
-    assert zk.get_children(zk_path) == [child]
 
 
 def test_destroy_of_many_generations(zk: KazooClient, zk_path: str) -> None:

@@ -7,21 +7,18 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
 from tests.helpers.processes import Spawn, spawning
-from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
 from zkconcurrent._engine.session import Session
-from zkconcurrent._recipes.queue.order import due
 
 spawn = spawning("tests.integration.queue_party", 2.0)
 
@@ -273,29 +270,6 @@ def test_what_is_no_delay_queues(zk: KazooClient, connect: Connect, zk_path: str
     zk.create(f"{zk_path}-x/items/queue-1000000050000000001", b"data", makepath=True)
     with pytest.raises(ForeignNodeError, match="delay queue"):
         DelayQueue[bytes](zk, f"{zk_path}-x").get()
-
-
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_lost_multis(effect: str, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
-    """A put, a get that sleeps and a claim take effect once each, when their request or its reply is lost."""
-    producer = DelayQueue[bytes](zk, zk_path)
-    queue = DelayQueue[bytes](connect(proxy.hosts, **FAST), zk_path)
-    queue.put(b"first")
-    queue.get()
-    lose: Callable[..., Any] = getattr(proxy, effect)
-    with lose("multi", where=lambda message: not message.heartbeat) as fault:
-        queue.put(b"1", delay=0.5)
-        fault.wait()
-    (name,) = names(zk, zk_path, "items")
-    with lose("multi", where=lambda message: not message.heartbeat) as fault:
-        assert queue.get(timeout=30) == b"1"
-        fault.wait()
-    assert time.time() * 1000 >= due(name)
-    producer.put(b"2", delay=0.2)
-    with lose("multi", where=lambda message: not message.heartbeat) as fault, queue.claim(timeout=30) as claim:
-        fault.wait()
-        assert claim.item == b"2"
-    assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
 
 
 def test_tasks(zk: KazooClient, zk_path: str) -> None:

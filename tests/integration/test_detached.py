@@ -195,30 +195,6 @@ def test_force_release(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         assert operator.locked()
 
 
-@pytest.mark.fault(116)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize(
-    ("name", "nth"), [("sync", 1), ("getChildren", 1), ("create2", 1), ("getChildren", 2), ("multi", 1)]
-)
-def test_a_lost_request_or_answer(
-    effect: str, name: str, nth: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """The acquire leaves one node, which is the owner's: fault 116."""
-    client = connect(hosts=proxy.hosts, **FAST)
-    lock = DetachedLock(client, zk_path, "job")
-    lock.acquire()
-    lock.release()
-    with getattr(proxy, effect)(name, nth=nth, where=lambda message: zk_path in message.path) as fault:
-        assert lock.acquire()
-        fault.wait()
-    assert queue(zk, zk_path) == [0]
-    assert lock.fencing_token == zk_token(zk, zk_path)
-    with getattr(proxy, effect)("delete") as fault:
-        lock.release()
-        fault.wait()
-    assert queue(zk, zk_path) == []
-
-
 def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait that times out or is cancelled leaves nothing."""
     holder, lock = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "next")

@@ -577,20 +577,6 @@ def test_one_copy_that_fails_leaves_the_others(zk: KazooClient, connect: Connect
     eventually(lambda: good["a"] == "2")
 
 
-@pytest.mark.fault(145)
-def test_destroy_leaves_what_is_no_maps(zk: KazooClient, zk_path: str) -> None:
-    """A child of the path is named by the error, nothing is deleted, and the call does not try for ever."""
-    d = Dict[str](zk, zk_path, codec=TEXT)
-    d["a"] = "1"
-    zk.create(f"{zk_path}/mine", b"precious")
-    with pytest.raises(ForeignNodeError, match="mine"):
-        d.destroy()
-    assert d == {"a": "1"}
-    zk.delete(f"{zk_path}/mine")
-    d.destroy()
-    assert zk.exists(zk_path) is None
-
-
 def test_a_key_of_a_subclass(zk: KazooClient, zk_path: str) -> None:
     """A write or a delete goes by the plain string, whatever the subclass says of its hash."""
 
@@ -603,26 +589,6 @@ def test_a_key_of_a_subclass(zk: KazooClient, zk_path: str) -> None:
     assert d == {"a": "1"}
     del d[Odd("a")]
     assert "a" not in d
-
-
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It removes all nodes; not while another client that writes is there."""
-    other = connect()
-    mine, theirs = text(zk, zk_path), text(other, zk_path)
-    mine.destroy()
-    mine.update({str(n): "x" for n in range(130)})
-    theirs["a"] = "1"
-    with pytest.raises(RuntimeError, match="in use"):
-        mine.destroy()
-    eventually(lambda: len(mine) == 131)
-    other.stop()
-    eventually(lambda: not zk.get_children(f"{zk_path}/writers") or any(each.usable for each in mine._mirror.idle))
-    eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 1)
-    mine.destroy()
-    assert not mine
-    assert zk.exists(zk_path) is None
-    mine["b"] = "2"
-    assert mine == {"b": "2"}
 
 
 @pytest.mark.fault(151)

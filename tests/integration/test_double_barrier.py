@@ -152,71 +152,6 @@ def test_misuse(zk: KazooClient, zk_path: str) -> None:
     assert zk.get_children(zk_path) == []
 
 
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["create2", "getData", "getChildren", "multi"])
-def test_a_lost_request_or_answer(
-    effect: str,
-    name: str,
-    zookeeper: Server,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-) -> None:
-    """Whichever request of an enter is lost, applied or not, the party is in once."""
-    mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
-    with Proxy(zookeeper.hosts) as far:
-        theirs = DoubleBarrier(connect(hosts=far.hosts, timeout=30), zk_path, 2)
-        other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
-        eventually(lambda: waits(theirs))
-        far.stall()  # so the barrier is mine to open
-        with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
-            assert mine.enter(20)
-            fault.wait()
-        far.resume()
-        assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
-        assert mine.leave(20)
-        assert other.result(20)
-    assert zk.get_children(zk_path) == []
-
-
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize(
-    ("name", "is_first"),
-    [("sync", True), ("multi", True), ("getData", True), ("getChildren", False), ("getData", False), ("multi", False)],
-)
-def test_a_lost_request_or_answer_of_leave(
-    effect: str,
-    name: str,
-    is_first: bool,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-) -> None:
-    """Whichever request of a leave is lost, applied or not, by the first party or another, nothing is left."""
-    mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
-    theirs = DoubleBarrier(zk, zk_path, 2)
-    mine._session.registry.seed = ("0" if is_first else "f") * 8 + "-0000-4000-8000"  # the first by name leaves last
-    go = threading.Event()
-
-    def take_part() -> bool:
-        assert theirs.enter(20)
-        assert go.wait(20)
-        return theirs.leave(20)
-
-    other = in_thread(take_part)
-    assert mine.enter(20)
-    with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
-        go.set()
-        assert mine.leave(20)
-        fault.wait()
-    assert other.result(20)
-    assert zk.get_children(zk_path) == []
-
-
 @pytest.mark.fault(483)
 @pytest.mark.parametrize("timeout", [0, 1])
 def test_a_leave_on_a_stalled_link(
@@ -336,20 +271,6 @@ def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThr
     assert caught
     assert zk.get_children(zk_path) == []
     assert not barrier.enter(0)
-
-
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A barrier in use is not destroyed; nor is a node that is no double barrier's."""
-    barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
-    other.destroy()
-    barrier.enter()
-    with pytest.raises(RuntimeError, match=f"{zk_path}.*in use"):
-        other.destroy()
-    barrier.leave()
-    other.destroy()
-    zk.create(f"{zk_path}/ready/below", makepath=True)
-    with pytest.raises(ForeignNodeError, match="ready"):
-        other.destroy()
 
 
 def test_what_is_no_partys(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -8,10 +8,9 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
-from tests.helpers.eventually import eventually
+from tests.conftest import Connect, InThread
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Event, ForeignNodeError, Lock, RefusedError
+from zkconcurrent import Event, ForeignNodeError
 
 
 def data(client: KazooClient, event: Event) -> str:
@@ -57,70 +56,6 @@ def test_the_old_name(zk: KazooClient, zk_path: str) -> None:
     """`isSet()` warns, as threading's does, and says the same as `is_set()`."""
     with pytest.warns(DeprecationWarning, match="is_set"):
         assert Event(zk, zk_path).isSet() is False
-
-
-@pytest.mark.parametrize("what", ["set", "clear"])
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["setData", "getData", "sync", "create"])
-def test_a_lost_request_or_answer(
-    what: str, effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """Whichever request of a change is lost, applied or not, the flag changes once."""
-    event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
-    if what == "clear":
-        event.set()
-    elif name != "create":
-        Event(zk, zk_path).set()
-        Event(zk, zk_path).clear()
-    before = 1 if what == "clear" or name != "create" else 0
-    with getattr(proxy, effect)(name) as fault:
-        getattr(event, what)()
-        assert fault.injected.is_set() or (what, name) == ("clear", "create")
-    assert data(zk, event) == (f"{before + 1} set" if what == "set" else f"{before} clear")
-
-
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The node goes, whatever is lost on the way, and once more is fine; the next use begins anew."""
-    event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
-    event.set()
-    with getattr(proxy, effect)("multi") as fault:
-        event.destroy()
-        fault.wait()
-    assert zk.exists(zk_path) is None
-    assert "unset" in repr(event)
-    event.destroy()
-    event.set()
-    assert data(zk, event) == "1 set"
-    assert not event._session.registry.tickets
-
-
-@pytest.mark.fault(60)
-def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Another's node at the path is an error and stays as it is: an application's tree, a lock, a latch."""
-    event = Event(connect(), zk_path)
-    zk.create(zk_path, b"an application's", makepath=True)
-    zk.create(f"{zk_path}/child", b"too")
-    with pytest.raises(ForeignNodeError, match="application"):
-        event.destroy()
-    zk.set(zk_path, b"3 set")
-    with pytest.raises(ForeignNodeError, match="child"):
-        event.destroy()
-    assert zk.get(f"{zk_path}/child")[0] == b"too"
-    zk.delete(zk_path, recursive=True)
-    zk.create(zk_path, b"3 set", ephemeral=True)
-    with pytest.raises(ForeignNodeError, match="persistent"):
-        event.destroy()
-    zk.delete(zk_path)
-    with Lock(zk, zk_path) as held:
-        assert held
-        with pytest.raises(ForeignNodeError):
-            event.destroy()
-        assert len(zk.get_children(zk_path)) == 1
-    eventually(lambda: not zk.get_children(zk_path))
-    zk.delete(zk_path)
-    event.destroy()
-    assert not event._session.registry.tickets
 
 
 @pytest.mark.fault(60)
@@ -174,14 +109,3 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
         __import__("zkconcurrent").Lock(zk, zk_path)
     with pytest.raises(TypeError):
         Event(zk, zk_path, 1)  # type: ignore[call-arg]
-
-
-def test_parents(zk: KazooClient, zk_path: str, connect: Connect) -> None:
-    """Missing nodes above the path are made; a missing chroot is an error that names it."""
-    Event(zk, f"{zk_path}/a/b/event").set()
-    assert Event(zk, f"{zk_path}/a/b/event").is_set()
-    lost = connect()
-    lost.chroot = f"{zk_path}/none"
-    for path in ("/event", "/a/event"):
-        with pytest.raises(RefusedError, match="chroot"):
-            Event(lost, path).set()

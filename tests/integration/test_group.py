@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_digest_acl
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
@@ -207,29 +206,6 @@ def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str) -> 
     eventually(lambda: zk.get_children(zk_path) == [])
 
 
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("name", ["multi", "getData"])
-def test_a_lost_request_or_answer(
-    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """Whichever request of a join is lost, applied or not, there is one node, and it stays; nothing else is left."""
-    Group(zk, zk_path).join(b"", "other").leave()
-    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
-    with getattr(proxy, effect)(
-        name, where=lambda message: message.path.endswith("/mine") and not message.heartbeat
-    ) as fault:
-        member = group.join(b"", "mine")
-        fault.wait()
-    eventually(lambda: member.active and list(Group(zk, zk_path).members()) == ["mine"])
-    with getattr(proxy, effect)(
-        "multi", where=lambda message: message.path.endswith("/mine") and not message.heartbeat
-    ) as fault:
-        member.leave()
-        fault.wait()
-    eventually(lambda: zk.get_children(zk_path) == [])
-    eventually(lambda: not group._session.registry.tickets and not group._session.registry.deletes)
-
-
 @pytest.mark.fault(107)
 def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leave whose answer was lost does not delete the node of the next member with the same id."""
@@ -332,13 +308,6 @@ def test_stopping_the_client(zk: KazooClient, connect: Connect, zk_path: str) ->
     with pytest.raises(ClientError):
         mine.stop()
         group.join()
-
-
-def test_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A client that may not create nodes there is told so."""
-    zk.create(zk_path, acl=[make_digest_acl("user", "secret", all=True)], makepath=True)
-    with pytest.raises(RefusedError, match=zk_path):
-        Group(connect(), zk_path).join()
 
 
 def test_nothing_refers_to_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:

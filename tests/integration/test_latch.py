@@ -11,7 +11,7 @@ from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
+from zkconcurrent import CountDownLatch, ForeignNodeError, Lock
 from zkconcurrent._arguments.limits import most_together
 from zkconcurrent._arguments.paths import LONGEST
 
@@ -98,30 +98,6 @@ def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
     assert latch.count == 1
 
 
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize(
-    ("name", "nth"), [("create", 1), ("create", 2), ("sync", 1), ("getData", 1), ("getChildren", 1)]
-)
-def test_a_lost_request_or_answer(
-    effect: str,
-    name: str,
-    nth: int,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-) -> None:
-    """Whichever request of a count is lost, applied or not, it counts once."""
-    latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
-    if nth == 1 and name == "create":
-        CountDownLatch(zk, zk_path, 5).count_down()  # so that the count itself meets the fault
-    left = latch.count
-    with getattr(proxy, effect)(name, nth=nth if left == 5 and name == "create" else 1) as fault:
-        latch.count_down(2)
-        fault.wait()
-    assert latch.count == left - 2
-
-
 @pytest.mark.fault(8)
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
 def test_it_opens_in_the_gap(
@@ -144,49 +120,6 @@ def test_it_opens_in_the_gap(
     assert not waiting.done()
     theirs.count_down()
     assert waiting.result(20) is True
-
-
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The node and all counts go in one step, whatever is lost on the way; the next use begins anew."""
-    latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
-    for _ in range(3):
-        latch.count_down()
-    with getattr(proxy, effect)("multi") as fault:
-        latch.destroy()
-        fault.wait()
-    assert zk.exists(zk_path) is None
-    assert "count=5/5" in repr(latch)
-    latch.destroy()
-    latch.count_down()
-    assert latch.count == 4
-
-
-@pytest.mark.fault(60)
-def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Another's node at the path is an error and stays as it is: foreign data, children, or a lock."""
-    latch = CountDownLatch(connect(), zk_path, 3)
-    zk.create(zk_path, b"an application's", makepath=True)
-    with pytest.raises(ForeignNodeError, match="application"):
-        latch.destroy()
-    zk.set(zk_path, b"3 count")
-    latch.count_down()
-    zk.create(f"{zk_path}/child", b"too")
-    with pytest.raises(ForeignNodeError, match="child"):
-        latch.destroy()
-    assert len(zk.get_children(zk_path)) == 2
-    zk.create(f"{zk_path}/_c_{'0' * 36}-count-1/below", makepath=True)
-    zk.delete(f"{zk_path}/child")
-    with pytest.raises(ForeignNodeError, match="count-1/below"):
-        latch.destroy()
-    assert zk.exists(f"{zk_path}/_c_{'0' * 36}-count-1/below")
-    zk.delete(zk_path, recursive=True)
-    lock = RLock(zk, zk_path)
-    with lock:
-        with pytest.raises(ForeignNodeError):
-            latch.destroy()
-        assert lock.owner() is not None
-    assert not latch._session.registry.tickets
 
 
 def test_destroy_of_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import json
 import os
-import pickle
 import threading
 from datetime import datetime, timezone
 
@@ -215,13 +214,6 @@ def test_guard_needs_the_same_chroot(zk: KazooClient, connect: Connect, zk_path:
     other = connect(hosts=f"127.0.0.1:{zk.hosts[0][1]}{zk_path}-root")
     with Lock(zk, zk_path) as _, pytest.raises(ValueError, match="chroot"):
         Lock(zk, zk_path).guard(other.transaction())
-
-
-@every
-def test_pickling_is_refused(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """A lock can't be sent to another process; the error says what to do."""
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(kind(zk, zk_path))
 
 
 @pytest.mark.fault(24)

@@ -41,7 +41,6 @@ from zkconcurrent import (
     ForeignNodeError,
     Full,
     LifoQueue,
-    Lock,
     LockLostError,
     OutcomeUnknownError,
     PriorityQueue,
@@ -444,42 +443,6 @@ def test_a_session_that_ends_while_an_item_is_claimed(
 
 @pytest.mark.fault(80)
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("maxsize", [0, 5])
-def test_a_put_whose_multi_is_lost(
-    effect: str, maxsize: int, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
-) -> None:
-    """The item is put once, whether the request or its answer was lost."""
-    queue = Queue[bytes](connect(proxy.hosts, **FAST), zk_path, maxsize)
-    queue.put(b"first")
-    for n in range(3):
-        with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
-            queue.put(b"%d" % n)
-            fault.wait()
-    assert [Queue[bytes](zk, zk_path, maxsize).get_nowait() for _ in range(4)] == [b"first", b"0", b"1", b"2"]
-    assert names(zk, zk_path, "items") == names(zk, zk_path, "producers") == []
-
-
-@pytest.mark.fault(80)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_a_get_whose_multi_is_lost(effect: str, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
-    """The item is taken once, and counted once."""
-    producer, queue = Queue[bytes](zk, zk_path), Queue[bytes](connect(proxy.hosts, **FAST), zk_path)
-    for n in range(4):
-        producer.put(b"%d" % n)
-    taken = [queue.get()]
-    for _ in range(3):
-        with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
-            taken.append(queue.get(timeout=30))
-            fault.wait()
-    assert taken == [b"0", b"1", b"2", b"3"]
-    assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == []
-    for _ in range(4):
-        queue.task_done()
-    producer.join()
-
-
-@pytest.mark.fault(80)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_claim_whose_multis_are_lost(
     effect: str, fails: bool, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
@@ -688,22 +651,6 @@ def test_immediate_shutdown(zk: KazooClient, connect: Connect, zk_path: str) -> 
     with pytest.raises(ShutDown):
         mine.get()
     assert names(zk, zk_path, "items") == []
-
-
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It removes everything, unless another client uses the queue; the next use begins anew."""
-    mine, client = Queue[bytes](zk, zk_path), connect()
-    theirs = Queue[bytes](client, zk_path)
-    mine.put(b"one")
-    theirs.put(b"two")
-    with pytest.raises(RuntimeError, match="in use"):
-        mine.destroy()
-    client.stop()
-    mine.destroy()
-    assert zk.exists(zk_path) is None
-    mine.put(b"three")
-    assert mine.get() == b"three"
-    Lock(zk, f"{zk_path}-lock")
 
 
 @pytest.mark.fault(146)
@@ -976,30 +923,6 @@ def test_what_waits_for_a_place_keeps_nothing_waiting(
 
     asyncio.run(test())
     assert [other.get(timeout=20), other.get(timeout=20)] == [b"two", b"one"]
-
-
-def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Nodes that are no queue's are an error that names one of them, and nothing is deleted."""
-    lock = Lock(connect(), f"{zk_path}-lock")
-    with lock, pytest.raises(ForeignNodeError, match="a node of a Lock"):
-        Queue[bytes](zk, lock.path).destroy()
-    zk.create(f"{zk_path}-app/items/one", b"precious", makepath=True)
-    with pytest.raises(ForeignNodeError, match="items/one"):
-        Queue[bytes](zk, f"{zk_path}-app").destroy()
-    assert zk.exists(f"{zk_path}-app/items/one")
-    queue = Queue[bytes](zk, zk_path)
-    queue.put(b"x")
-    zk.create(f"{zk_path}/mine", b"precious")
-    with pytest.raises(ForeignNodeError, match="mine"):
-        queue.destroy()
-    assert queue.qsize() == 1
-    zk.delete(f"{zk_path}/mine")
-    zk.create(f"{zk_path}/items/queue-0000000000/child")
-    with pytest.raises(ForeignNodeError, match="child"):
-        queue.destroy()
-    zk.delete(f"{zk_path}/items/queue-0000000000/child")
-    queue.destroy()
-    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.fault(154)

@@ -336,26 +336,6 @@ def test_guard(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(f"{zk_path}-done")
 
 
-def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """All nodes go if nobody holds or waits, and then another value is as good; else the error names the contenders."""
-    mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
-    mine.destroy()
-    mine.acquire()
-    with pytest.raises(RuntimeError, match=r"in use.*MainThread"):
-        theirs.destroy()
-    taking = in_thread(lambda: theirs.acquire() and theirs.release())
-    eventually(permits_awaited(zk, zk_path, 1))
-    mine.release()
-    taking.result(10)
-    theirs.release(2)
-    assert "value=3" in repr(theirs)
-    theirs.destroy()
-    assert children(zk, zk_path) == []
-    assert "value=1" in repr(theirs)
-    with Semaphore(connect(), zk_path, 5):
-        assert zk.get(f"{zk_path}/permits")[0] == b"5"
-
-
 @pytest.mark.fault(60)
 @both
 def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
