@@ -63,8 +63,9 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
             or (ROOT / f"tests/simulation/test_simulated_{SIMULATED_WITH.get(home, home)}.py").exists(),
             "its random runs and seeded bugs; and its subject and table, in tests/simulation/subjects",
         ),
-        "tests/faults/test_interrupts.py": (
-            says("tests/faults/test_interrupts.py", recipe)
+        "tests/faults/scenes.py": (
+            any(kind.partition(",")[0] == name and row.excludes for kind, row in KINDS.items())
+            or says("tests/faults/scenes.py", recipe)
             or says(f"tests/integration/test_{TESTED_WITH.get(home, home)}.py", "at_every_line"),
             "an interrupt at every line of its calls, there or beside its other tests",
         ),
