@@ -13,6 +13,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partialmethod
 from typing import Any
 from unittest.mock import patch
 
@@ -28,6 +29,8 @@ from zkconcurrent._engine import patience
 from zkconcurrent._threads.base.primitive import Primitive
 from zkconcurrent.testing import Server
 
+# Two of CPython's tests drop a lock while it is held.
+pytestmark = pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 # The name of a thread that logs, and what it is called before it has that.
 LOGS = r"^zkconcurrent log|\(_run_as\)$"
 _numbers = itertools.count()
@@ -96,72 +99,50 @@ class OnZooKeeper:
         return kind(self.client, f"/conformance/{next(_numbers)}", *args, **kwargs)
 
     def assertTimeout(self, actual: float, expected: float) -> None:  # noqa: N802 - theirs
-        """Check a wait as they do, but that ten times 0.1 s is little for all that a wait asks of a server."""
-        assert 0.6 * expected <= actual < 10 * expected + 5
+        """Check that a wait is not too short: how long it takes says more of the machine."""
+        assert actual >= 0.6 * expected
 
 
-# Two of CPython's tests drop a lock while it is held.
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestLock(OnZooKeeper, lock_tests.LockTests):
     """`threading.Lock`'s tests."""
 
-    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Lock:
-        """Make a lock."""
-        return self.make(zkconcurrent.Lock, *args, **kwargs)  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, zkconcurrent.Lock)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestRLock(OnZooKeeper, lock_tests.RLockTests):
     """`threading.RLock`'s tests."""
 
-    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
-        """Make a lock."""
-        return self.make(zkconcurrent.RLock, *args, **kwargs)  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, zkconcurrent.RLock)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestUnfairLock(OnZooKeeper, lock_tests.LockTests):
     """`threading.Lock`'s tests, of one that threads hand to each other."""
 
-    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Lock:
-        """Make a lock."""
-        return self.make(zkconcurrent.Lock, *args, fair=False, **kwargs)  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, zkconcurrent.Lock, fair=False)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestUnfairRLock(OnZooKeeper, lock_tests.RLockTests):
     """`threading.RLock`'s tests, of one that threads hand to each other."""
 
-    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
-        """Make a lock."""
-        return self.make(zkconcurrent.RLock, *args, fair=False, **kwargs)  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, zkconcurrent.RLock, fair=False)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestSemaphore(OnZooKeeper, lock_tests.SemaphoreTests):
     """`threading.Semaphore`'s tests."""
 
-    def semtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Semaphore:
-        """Make a semaphore."""
-        return self.make(zkconcurrent.Semaphore, *args, **kwargs)  # type: ignore[no-any-return]
+    semtype = partialmethod(OnZooKeeper.make, zkconcurrent.Semaphore)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestBoundedSemaphore(OnZooKeeper, lock_tests.BoundedSemaphoreTests):
     """`threading.BoundedSemaphore`'s tests."""
 
-    def semtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.BoundedSemaphore:
-        """Make a semaphore."""
-        return self.make(zkconcurrent.BoundedSemaphore, *args, **kwargs)  # type: ignore[no-any-return]
+    semtype = partialmethod(OnZooKeeper.make, zkconcurrent.BoundedSemaphore)
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
     """A write lock alone is an RLock."""
 
-    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
-        """Make a lock."""
-        return self.make(write_lock, *args, **kwargs)  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, write_lock)
 
 
 class TestEvent(OnZooKeeper, lock_tests.EventTests):
@@ -192,26 +173,20 @@ def several(kind: Callable[..., Any], client: KazooClient, path: str) -> zkconcu
     return zkconcurrent.MultiLock([kind(client, f"{path}-{name}") for name in "ab"])
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestMultiLock(OnZooKeeper, lock_tests.LockTests):
     """Several Locks as one are a Lock, but for what `threading` itself does to it in a forked child."""
 
     test_at_fork_reinit = None
 
-    def locktype(self) -> zkconcurrent.MultiLock:
-        """Make a lock."""
-        return self.make(functools.partial(several, zkconcurrent.Lock))  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, functools.partial(several, zkconcurrent.Lock))
 
 
-@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestMultiRLock(OnZooKeeper, lock_tests.RLockTests):
     """Several RLocks as one are an RLock, but for what only `threading.Condition` asks: they have no one depth."""
 
     test__is_owned = test_recursion_count = test_release_save_unacquired = test_repr_count = None
 
-    def locktype(self) -> zkconcurrent.MultiLock:
-        """Make a lock."""
-        return self.make(functools.partial(several, zkconcurrent.RLock))  # type: ignore[no-any-return]
+    locktype = partialmethod(OnZooKeeper.make, functools.partial(several, zkconcurrent.RLock))
 
 
 class Threading:
@@ -233,9 +208,7 @@ class TestCondition(OnZooKeeper, lock_tests.ConditionTests):
         with patch.object(lock_tests, "threading", Threading(self.make, zkconcurrent.RLock)):
             yield
 
-    def condtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Condition:
-        """Make a condition."""
-        return self.make(zkconcurrent.Condition, *args, **kwargs)  # type: ignore[no-any-return]
+    condtype = partialmethod(OnZooKeeper.make, zkconcurrent.Condition)
 
     def test_nan_timeout(self) -> None:
         """Theirs, of Python 3.14, counts the waiters in a private list; `repr` shows how many wait here."""
@@ -277,6 +250,4 @@ class TestBarrier(OnZooKeeper, lock_tests.BarrierTests):
 
     defaultTimeout = 10.0  # noqa: N815 - theirs: of 2 s they expect that all come
 
-    def barriertype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Barrier:
-        """Make a barrier."""
-        return self.make(zkconcurrent.Barrier, *args, **kwargs)  # type: ignore[no-any-return]
+    barriertype = partialmethod(OnZooKeeper.make, zkconcurrent.Barrier)

@@ -32,6 +32,7 @@ from tests.helpers.processes import run_python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, Queue, RefusedError
 from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo import private_parts
 from zkconcurrent._kazoo.replies import HandledReply, failure
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Server
@@ -139,59 +140,6 @@ def test_a_kazoo_whose_variables_have_other_names(
 
 # -- kazoo's private parts -------------------------------------------------------------------------------------------
 
-# Each with the names of its parameters, None if it is no function. Every name that `used()` finds is in here.
-CLIENT: dict[str, tuple[str, ...] | None] = {
-    "_session_id": None,
-    "_connection": None,
-    "_queue": None,
-    "_pending": None,
-    "_stopped": None,
-    "_state": None,
-    "_session_timeout": None,
-    "_data_watchers": None,
-    "_child_watchers": None,
-    "_call": ("request", "async_object"),
-    "_notify_pending": ("state",),
-    "_session_callback": ("state",),
-}
-CONNECTION: dict[str, tuple[str, ...] | None] = {
-    "_connection_routine": None,
-    "_socket": None,
-    "_read_sock": None,
-    "_write_sock": None,
-    "_xid": None,
-    "connection_stopped": None,
-    "connection_closed": None,
-    "ping_outstanding": None,
-    "logger": None,
-    "_ro_mode": None,
-    "_authenticate_with_sasl": ("host", "timeout"),
-    "_invoke": ("timeout", "request", "xid"),
-    "_write": ("msg", "timeout"),
-    "_read": ("length", "timeout"),
-    "_read_header": ("timeout",),
-    "_read_socket": ("read_timeout",),
-    "_read_response": ("header", "buffer", "offset"),
-    "_read_watch_event": ("buffer", "offset"),
-    "_send_request": ("read_timeout", "connect_timeout"),
-    "_send_ping": ("connect_timeout",),
-    "_connect": ("host", "hostip", "port"),
-    "_connect_attempt": ("host", "hostip", "port", "retry"),
-    "_connect_loop": ("retry",),
-    "_expand_client_hosts": (),
-}
-HANDLER: dict[str, tuple[str, ...] | None] = {
-    "_workers": None,
-    "timeout_exception": None,
-    "dispatch_callback": ("callback",),
-    "spawn": ("func", "args", "kwargs"),
-    "select": ("args", "kwargs"),
-    "sleep_func": None,
-    "lock_object": (),
-    "rlock_object": (),
-    "event_object": (),
-    "async_result": (),
-}
 REQUESTS = {
     "Create": ("path", "data", "acl", "flags"),
     "Create2": ("path", "data", "acl", "flags"),
@@ -208,21 +156,10 @@ REQUESTS = {
 }
 
 
-def parameters(function: Any) -> tuple[str, ...]:
-    """Return the names of what a function is called with."""
-    return tuple(name for name in inspect.signature(function).parameters if name != "self")
-
-
 @pytest.mark.fault(76)
-def test_the_private_parts() -> None:
-    """Every part of kazoo that is leant on is there, and is called as it is known."""
+def test_the_requests() -> None:
+    """Requests have the fields, and the numbers, that they are known by; the two queues are deques of their own."""
     client = KazooClient()
-    parts = ((client, CLIENT), (client._connection, CONNECTION), (client.handler, HANDLER))
-    for owner, names in parts:
-        for name, arguments in names.items():
-            assert hasattr(owner, name), f"{type(owner).__name__}.{name}"
-            if arguments is not None:
-                assert parameters(getattr(owner, name)) == arguments, f"{type(owner).__name__}.{name}"
     for name, fields in REQUESTS.items():
         assert getattr(serialization, name)._fields == fields, name
     assert {0, 9, 11, 14, 100}.issuperset({serialization.Sync.type, serialization.Ping.type})
@@ -258,10 +195,10 @@ def used() -> dict[str, set[str]]:
 
 @pytest.mark.fault(76)
 def test_no_other_private_part_is_used() -> None:
-    """The lists above have all that the library takes from kazoo's objects."""
+    """The library checks all that it takes from kazoo's objects at its first use."""
     client = KazooClient()
     kazoo_s = {name for owner in (client, client._connection, client.handler) for name in dir(owner)}
-    listed = {*CLIENT, *CONNECTION, *HANDLER}
+    listed = {*private_parts._OF_CLIENT, *private_parts._OF_CONNECTION, *private_parts._OF_HANDLER}
     missing = {name: files for name, files in used().items() if name in kazoo_s and name not in listed}
     ours = {"_lock", "_state", "_running"}  # names that both have
     assert not {name for name in missing if name not in ours}, missing

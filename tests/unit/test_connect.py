@@ -25,6 +25,16 @@ TLS = Path(__file__).parents[1] / "integration" / "tls"  # certificates, and key
 DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[_connect.Client]:
+    """The clients that `connect` makes, which are not started; no file or package is looked for."""
+    made: list[_connect.Client] = []
+    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
+    monkeypatch.setattr(_connect, "check_files", lambda _: None)
+    monkeypatch.setattr(_connect, "find_spec", lambda _: True)
+    return made
+
+
 @pytest.mark.fault(420)
 @pytest.mark.parametrize(
     ("url", "said"),
@@ -276,13 +286,9 @@ ACL = [make_acl("world", "anyone", all=True)]
     ],
 )
 def test_by_whom_it_may_be_used(
-    url: str, options: dict[str, Any], default: object, directory: object, monkeypatch: pytest.MonkeyPatch
+    url: str, options: dict[str, Any], default: object, directory: object, made: list[_connect.Client]
 ) -> None:
     """With credentials, a node is its creator's, but for the nodes above; unless something else is said."""
-    made: list[_connect.Client] = []
-    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
-    monkeypatch.setattr(_connect, "check_files", lambda _: None)
-    monkeypatch.setattr(_connect, "find_spec", lambda _: True)
     zkconcurrent.connect(url, **options)
     assert made[0].default_acl == default
     assert made[0].directory_acl == directory
@@ -369,22 +375,17 @@ def test_sasl_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_host_name_is_checked(
-    url: str, options: dict[str, Any], expected: bool, monkeypatch: pytest.MonkeyPatch
+    url: str, options: dict[str, Any], expected: bool, made: list[_connect.Client]
 ) -> None:
     """Over TLS the certificate must be the host's, unless the URL or an argument says that nobody looks."""
-    made: list[_connect.Client] = []
-    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
     zkconcurrent.connect(url, **options)
     assert (made[0].use_ssl, made[0].check_hostname) == (True, expected)
 
 
 @pytest.mark.fault(201, 401)
 @pytest.mark.parametrize(("url", "key"), [("zks://a?certfile=c", "c"), ("zks://a?certfile=c&keyfile=k", "k")])
-def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_goes_with_its_key(url: str, key: str, made: list[_connect.Client]) -> None:
     """One file may have both; kazoo would connect without the certificate."""
-    made: list[_connect.Client] = []
-    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
-    monkeypatch.setattr(_connect, "check_files", lambda _: None)
     zkconcurrent.connect(url)
     assert (made[0].certfile, made[0].keyfile) == ("c", key)
     # Where it is None, OpenSSL asks for a password at the terminal.
