@@ -544,14 +544,13 @@ def test_thousands(look: Run, zk: KazooClient, zk_path: str, crowd: bool) -> Non
     assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 3
 
 
-def test_where_it_writes(shell: Run, zk_path: str) -> None:
+def test_where_it_writes(shell: Run, zk: KazooClient, zk_path: str) -> None:
     """What the locale has no character for is escaped; a full disk is 74, with the reason; a closed output is quiet."""
-    for option in ("ls", "show --json"):
-        look = f'$RUN "$1" -- {sys.executable} -m zkconcurrent {option} "$1"'
-        assert end_of(shell(f"{look} >/dev/full", zk_path)) == (
-            *(74, ""),
-            "zkconcurrent: standard output: No space left on device\n",
-        )
-        assert end_of(shell(f"{look} >&-", zk_path)) == (0, "", "")
-    code, out, err = end_of(shell(f"PYTHONIOENCODING=ascii {look.replace('show --json', 'ls')}", f"{zk_path}/\u65e5"))
+    command, path = f"{sys.executable} -m zkconcurrent", f"{zk_path}/\u65e5"
+    full = (74, "", "zkconcurrent: standard output: No space left on device\n")
+    with zkconcurrent.Lock(zk, path):
+        for option in ("ls", "show --json"):
+            assert end_of(shell(f"{command} {option} $1 >/dev/full", path)) == full
+            assert end_of(shell(f"{command} {option} $1 >&-", path)) == (0, "", "")
+        code, out, err = end_of(shell(f"PYTHONIOENCODING=ascii {command} ls $1", path))
     assert (code, "\\u65e5" in out, err) == (0, True, "")
