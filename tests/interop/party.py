@@ -3,7 +3,7 @@
     python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]hold
     python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]increment FILE CYCLES
 
-The kinds are `mutex`, an RLock, which is taken if none is named; and `read` and `write`, of a ReadWriteLock; and
+The kinds are `mutex`, an RLock, which is taken if none is named; `write`, of a ReadWriteLock; and
 `semaphore`, one of one permit.
 `hold` prints a line when it holds, and releases at the end of its input. `increment` adds one to the number in the
 file, CYCLES times, in a way that is only right if nobody else does.
@@ -18,12 +18,11 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.helpers.lock_types import read_lock, write_lock
+from tests.helpers.lock_types import write_lock
 from zkconcurrent import MultiLock, RLock, Semaphore
 
 KINDS: dict[str, Callable[..., RLock | Semaphore]] = {
     "mutex": RLock,
-    "read": read_lock,
     "write": write_lock,
     "semaphore": Semaphore,
 }

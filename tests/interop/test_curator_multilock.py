@@ -82,24 +82,6 @@ def test_none_of_javas_is_left(java: CuratorClient, client: KazooClient, paths: 
         first.release()
 
 
-def test_a_java_session_ends_while_holding(
-    java: CuratorClient, client: KazooClient, paths: list[str], in_thread: InThread
-) -> None:
-    """When the server ends the session of a Java holder, the one that waits here gets all."""
-    java.call("multi.acquire", ",".join(paths)).result(LONG)
-    ours = MultiLock([RLock(client, path) for path in paths])
-
-    def hold() -> bool:
-        with ours:
-            return True
-
-    waiting = in_thread(hold)
-    eventually(lambda: queues(client, paths) == [2, 1, 1])
-    assert not waiting.done()
-    java.expire()
-    assert waiting.result(LONG)
-
-
 def test_counter_of_java_and_python(
     connect_java: ConnectJava, connect: Connect, paths: list[str], tmp_path: Path, in_thread: InThread
 ) -> None:

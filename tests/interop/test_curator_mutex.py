@@ -139,17 +139,6 @@ def test_counter_of_java_and_python(
     assert counter.read_text() == str(4 * CYCLES)
 
 
-def test_java_session_ends_while_holding(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """When the server ends the session of a Java holder, the one that waits here gets in."""
-    java.call("mutex.acquire", zk_path).result(LONG)
-    waiter = Thread(RLock(client, zk_path))
-    granted = waiter.acquire()
-    eventually(lambda: len(children(client, zk_path)) == 2)
-    java.expire()
-    assert granted.result(LONG) == "true"
-    waiter.release()
-
-
 def test_java_process_is_killed_while_holding(zookeeper: Server, client: KazooClient, zk_path: str) -> None:
     """When a Java holder is killed, the one that waits here gets in as its session times out."""
     lock = RLock(client, zk_path)

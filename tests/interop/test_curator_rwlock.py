@@ -10,13 +10,12 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect
 from tests.helpers.contenders import children
-from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from
-from tests.interop.conftest import SESSION, ConnectJava
-from zkconcurrent import LockLostError, ReadWriteLock, RLock
-from zkconcurrent.testing import Server
+from tests.helpers.processes import Spawn
+from tests.interop.conftest import ConnectJava
+from zkconcurrent import ReadWriteLock, RLock
 
 pytestmark = pytest.mark.fault(21)
 
@@ -162,28 +161,6 @@ def test_we_stay_out_of_javas_downgrade(java: CuratorClient, client: KazooClient
     pair.write_lock.release()
 
 
-@pytest.mark.parametrize("role", ["read", "write"])
-def test_java_process_is_killed_while_holding(zookeeper: Server, client: KazooClient, zk_path: str, role: str) -> None:
-    """When a Java holder is killed, the writer that waits here gets in as its session times out."""
-    lock = ReadWriteLock(client, zk_path).write_lock
-    with CuratorPeer() as peer:
-        peer.client(zookeeper.hosts, SESSION).call(f"{role}.acquire", zk_path).result(LONG)
-        peer.kill()
-        assert not lock.acquire(blocking=False)
-        assert lock.acquire(timeout=2 * SESSION)
-    lock.release()
-
-
-@pytest.mark.parametrize("role", ["read", "write"])
-def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str, role: str) -> None:
-    """When a Python holder is killed, Java's writer gets in as its session times out."""
-    holder = spawn(f"{role}.hold")
-    line_from(holder)
-    assert java.call("write.acquire", zk_path, BRIEF).result(LONG) == "false"
-    holder.kill()
-    assert java.call("write.acquire", zk_path, round(2 * SESSION * 1000)).result(LONG) == "true"
-
-
 def test_our_writer_is_killed_while_waiting(
     java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str
 ) -> None:
@@ -202,23 +179,6 @@ def test_our_writer_is_killed_while_waiting(
     for name in ("one", "two"):
         java.call("read.release", zk_path, thread=name).result(LONG)
     assert writer.result(LONG) == "true"
-
-
-def test_our_session_ends_while_reading(
-    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str
-) -> None:
-    """When the server ends the session of a reader here, Java's writer gets in, and the reader is told."""
-    lock = ReadWriteLock(client, zk_path).read_lock
-    lock.acquire()
-    lost = lock.lost
-    waiting = java.call("write.acquire", zk_path)
-    eventually(lambda: len(children(client, zk_path)) == 2)
-    zookeeper.expire(client)
-    assert waiting.result(LONG) == "true"
-    assert lost.wait(LONG)
-    with pytest.raises(LockLostError):
-        lock.release()
-    assert java.call("write.owned", zk_path).result(LONG) == "true"
 
 
 def test_each_sees_the_other(java: CuratorClient, client: KazooClient, zk_path: str) -> None:

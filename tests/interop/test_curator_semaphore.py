@@ -13,9 +13,9 @@ from tests.helpers.contenders import permits_awaited, permits_out
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from
+from tests.helpers.processes import Spawn
 from tests.interop.conftest import SESSION, ConnectJava
-from zkconcurrent import BoundedSemaphore, LockLostError, Semaphore
+from zkconcurrent import BoundedSemaphore, Semaphore
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.fault(21)
@@ -167,19 +167,6 @@ def test_fewer_permits_than_java_holds(
     semaphore.release()
 
 
-def test_java_session_ends_while_holding(
-    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """When the server ends the session of a Java owner, the one that waits here gets its permit."""
-    java.call("semaphore.acquire", zk_path, 1).result(LONG)
-    semaphore = Semaphore(client, zk_path)
-    taking = in_thread(semaphore.acquire)
-    eventually(permits_awaited(client, zk_path, 1))
-    java.expire()
-    assert taking.result(LONG)
-    semaphore.release()
-
-
 def test_java_process_is_killed_while_waiting(
     zookeeper: Server, client: KazooClient, zk_path: str, in_thread: InThread
 ) -> None:
@@ -195,31 +182,6 @@ def test_java_process_is_killed_while_waiting(
         semaphore.release()
         assert taking.result(LONG)
     semaphore.release()
-
-
-def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str) -> None:
-    """When a Python owner is killed, Java gets its permit as its session times out."""
-    owner = spawn("semaphore.hold")
-    line_from(owner)
-    assert java.call("semaphore.acquire", zk_path, 1, 1, BRIEF).result(LONG) == "false"
-    owner.kill()
-    assert java.call("semaphore.acquire", zk_path, 1, 1, round(2 * SESSION * 1000)).result(LONG) == "true"
-
-
-def test_our_session_ends_while_holding(
-    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str
-) -> None:
-    """When the server ends the session of an owner here, Java gets the permit, and the owner is told."""
-    semaphore = Semaphore(client, zk_path)
-    semaphore.acquire()
-    lost = semaphore.lost
-    theirs = java.call("semaphore.acquire", zk_path, 1, 1, PATIENT)
-    zookeeper.expire(client)
-    assert theirs.result(LONG) == "true"
-    assert lost.wait(LONG)
-    with pytest.raises(LockLostError):
-        semaphore.release()
-    assert not semaphore.acquire(blocking=False)
 
 
 def test_java_sees_our_permits(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
