@@ -88,15 +88,22 @@ def test_an_outage_at_any_moment(known: dict[str, float], proxy: Proxy, zk_path:
         lock.acquire()
         session = Session.of(zk)
         lease = session.registry.lease
-        # A busy machine is late by a part of it.
-        outage = 0.75 * known.get("survive", 0.4 * timeout)
-        for n in range(6):
+        survives = known.get("survive", 0.4 * timeout)
+        n = 0
+        while n < 6:
             # The lease of the last outage's end is a short one, until a later request is its q.
             now = session.clock()
             eventually(lambda now=now: lease.renewed and lease.heard > now, patience=2 * timeout)
             time.sleep(n / 6 * lease.spacing)
+            began = session.clock()
             proxy.stall()
-            time.sleep(outage)
+            time.sleep(0.75 * survives)
             proxy.resume()
-            assert not lock.lost.is_set(), n
+            lost, lasted = lock.lost.is_set(), session.clock() - began
+            # On a busy machine an outage may last for longer than the hold is to survive.
+            n += lasted < survives
+            assert not lost or lasted >= survives, n
+            if lost:
+                lock = Lock(zk, zk_path)
+                assert lock.acquire(timeout=2 * timeout)
         assert lock.locked()
