@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import barrier_state, parties_in
+from tests.helpers.contenders import parties_in
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.processes import Spawn, tell
 from tests.helpers.proxy import Proxy
@@ -31,30 +31,6 @@ def test_a_party_that_is_killed(party: Spawn, zk: KazooClient, zk_path: str, in_
         Barrier(zk, zk_path, 3).wait()
     mine.reset()
     assert sorted(each.result(PATIENCE) for each in [in_thread(mine.wait) for _ in range(3)]) == [0, 1, 2]
-
-
-@pytest.mark.fault(1, 4)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
-def test_a_lost_write(
-    effect: str, way: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A break or reset is done once, whether its answer or its request was lost."""
-    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
-    waiting = in_thread(mine.wait, 30)
-    eventually(lambda: mine.n_waiting == 1)
-    with getattr(proxy, effect)("setData") as fault:
-        if way == "time-out":
-            with pytest.raises(BrokenBarrierError):
-                theirs.wait(0.3)
-        else:
-            getattr(theirs, way)()
-        fault.wait()
-    with pytest.raises(BrokenBarrierError):
-        waiting.result(20)
-    assert barrier_state(zk, zk_path)["generation"] == (way == "reset")
-    assert mine.broken == (way != "reset")
-    eventually(parties_in(zk, zk_path, 0))
 
 
 @pytest.mark.fault(262)

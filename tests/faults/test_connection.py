@@ -17,7 +17,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import AtomicLong, ClientError, Lock, LockLostError, ReadWriteLock, Semaphore
+from zkconcurrent import AtomicLong, ClientError, Lock, LockLostError
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
@@ -45,25 +45,6 @@ def traffic(client: KazooClient) -> Iterator[None]:
     finally:
         stop.set()
         asking.join()
-
-
-@pytest.mark.fault(1, 4)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_a_lost_downgrade(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
-    pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
-    pair.write_lock.acquire()
-    token = pair.write_lock.fencing_token
-    with getattr(proxy, effect)("multi") as fault:
-        assert pair.read_lock.acquire(timeout=15)
-        fault.wait()
-    eventually(queued(zk, zk_path, 2))
-    assert pair.read_lock.fencing_token == token
-    pair.write_lock.release()
-    eventually(queued(zk, zk_path, 1))
-    assert not theirs.write_lock.acquire(blocking=False)
-    pair.read_lock.release()
-    eventually(queued(zk, zk_path, 0))
 
 
 @pytest.mark.fault(4)
@@ -298,19 +279,3 @@ def test_a_deadline_is_one_for_the_whole_call(
         clock.move(41)
         assert mine.result(20) is False
     ahead[-1].release()
-
-
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-def test_a_lost_addition(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Permits whose addition was not answered are added once."""
-    semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 1)
-    with semaphore:
-        pass
-    with getattr(proxy, effect)("create") as fault:
-        semaphore.release(2)
-        fault.wait()
-    assert [name[-2:] for name in zk.get_children(f"{zk_path}/permits")] == ["-2"]
-    other = Semaphore(zk, zk_path, 1)
-    assert other.acquire(False, permits=3)
-    assert not other.acquire(False)
-    other.release(3)
