@@ -90,25 +90,6 @@ def test_a_release_on_a_slow_link(kind: Kind, zk: KazooClient, connect: Connect,
 
 
 @every
-def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Timeouts that `threading` refuses are refused, also to the holder; nothing is sent."""
-    lock = kind(zk, zk_path)
-    with pytest.raises(ValueError, match="non-blocking"):
-        lock.acquire(False, 1)
-    with pytest.raises(ValueError, match="non-negative"):
-        lock.acquire(timeout=-2)
-    with pytest.raises(ValueError, match="NaN"):
-        lock.acquire(timeout=float("nan"))
-    with pytest.raises(OverflowError):
-        lock.acquire(timeout=threading.TIMEOUT_MAX * 2)
-    assert zk.exists(zk_path) is None
-    with lock, pytest.raises(ValueError, match="non-blocking"):
-        lock.acquire(False, 0)
-    assert lock.acquire(timeout=0)
-    lock.release()
-
-
-@every
 @pytest.mark.threads_only("None waits forever in asyncio")
 def test_no_timeout(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """None, as for kazoo's locks, is refused; the error names the value that waits forever."""

@@ -8,10 +8,8 @@ import functools
 import inspect
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime, timezone
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -54,16 +52,6 @@ def test_no_message_points_to_a_page_that_no_wheel_has() -> None:
     package = Path(zkconcurrent.__file__).parent
     found = [path for path in package.rglob("*.py") if "docs/" in path.read_text()]
     assert not found
-
-
-@pytest.mark.fault(259)
-@pytest.mark.parametrize("kind", [zkconcurrent.Event, zkconcurrent.Lock, aio.Event, aio.Lock])
-def test_the_client_is_missing(kind: Any) -> None:
-    """An address in place of the client, or the two in the wrong order: the error names the argument."""
-    with pytest.raises(TypeError, match=r"^client must be a kazoo.client.KazooClient, not str$"):
-        kind("127.0.0.1:2181", "/path")
-    with pytest.raises(TypeError, match=r"^path must be a str, not KazooClient"):
-        kind("/path", KazooClient())
 
 
 @pytest.mark.fault(259)
@@ -209,48 +197,6 @@ def test_a_guard_of_no_transaction(kind: str) -> None:
     for wrong in (None, client, b"data", "/path"):
         with pytest.raises(TypeError, match=r"^transaction must be a kazoo TransactionRequest, .* not "):
             guard(wrong)
-
-
-@pytest.mark.fault(259)
-def test_a_timeout_that_is_no_number() -> None:
-    """The error names the argument."""
-    client = KazooClient()
-    for call in (
-        zkconcurrent.Lock(client, "/lock").acquire,
-        zkconcurrent.Event(client, "/event").wait,
-        zkconcurrent.BoundedSemaphore(client, "/semaphore").acquire,
-    ):
-        with pytest.raises(TypeError, match=r"^timeout must be a number of seconds, not str$"):
-            call(timeout="5")
-
-
-@pytest.mark.fault(165)
-@pytest.mark.parametrize("timeout", [Decimal("0.5"), Fraction(1, 2), "5"])
-@pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
-def test_a_timeout_that_threading_does_not_take(module: ModuleType, timeout: Any) -> None:
-    """Wherever one is given, it is refused as `threading` does, with an error that names the argument."""
-    with pytest.raises(TypeError):
-        threading.Lock().acquire(timeout=timeout)
-
-    client = KazooClient()
-    calls: list[Callable[[], Any]] = [
-        lambda: module.Condition(client, "/condition").wait_for(lambda: False, timeout),
-        lambda: module.CountDownLatch(client, "/latch", 1).wait(timeout),
-        lambda: module.Election(client, "/election").lead(timeout),
-        lambda: module.Group(client, "/group").observe(timeout),
-        lambda: module.Lock(client, "/lock").acquire(timeout=timeout),
-        lambda: module.Queue(client, "/queue").get(timeout=timeout),
-        lambda: module.RLock(client, "/rlock").acquire(timeout=timeout),
-        lambda: module.Semaphore(client, "/semaphore").acquire(timeout=timeout),
-    ]
-
-    async def made(call: Callable[[], Any]) -> None:
-        if inspect.isawaitable(result := call()):
-            await result
-
-    for call in calls:
-        with pytest.raises(TypeError, match=rf"^timeout must be a number of seconds, not {type(timeout).__name__}$"):
-            asyncio.run(made(call))
 
 
 @pytest.mark.fault(259)

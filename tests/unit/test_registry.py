@@ -64,8 +64,8 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
             "its random runs and seeded bugs; and its subject and table, in tests/simulation/subjects",
         ),
         "tests/faults/scenes.py": (
-            any(kind.partition(",")[0] == name and row.excludes for kind, row in KINDS.items())
-            or says("tests/faults/scenes.py", recipe)
+            says("tests/faults/scenes.py", recipe)
+            or says("tests/faults/test_interrupts.py", recipe)
             or says(f"tests/integration/test_{TESTED_WITH.get(home, home)}.py", "at_every_line"),
             "an interrupt at every line of its calls, there or beside its other tests",
         ),
