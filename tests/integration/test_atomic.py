@@ -245,36 +245,6 @@ def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -
     assert number.add() - answered in (1, 2)
 
 
-@pytest.mark.fault(93)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize(
-    ("name", "nth"),
-    [
-        ("create", 1),
-        ("create", 2),
-        ("createContainer", 1),
-        ("sync", 1),
-        ("getData", 1),
-        ("getChildren", 1),
-        ("multi", 1),
-        ("multi", 2),
-    ],
-)
-def test_a_lost_request_or_answer(
-    effect: str, name: str, nth: int, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
-) -> None:
-    """Whichever request is lost, at the first use or later, applied or not, each change is made once."""
-    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
-    with getattr(proxy, effect)(name, nth=nth) as fault:
-        assert [number.add(n) for n in (1, 20, 300)] == [1, 21, 321]
-        assert number.get_and_add(4000) == 321
-        for n in range(8):  # until it looks again
-            number.add(10_000 * (n + 1))
-        if fault.injected.is_set():
-            fault.wait()
-    assert AtomicLong(zk, zk_path).get() == 4321 + 360_000
-
-
 @pytest.mark.threads_only("looks at the turn of threads")
 def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """Each change, and each wait for a turn, gets an error; no thread hangs."""

@@ -358,49 +358,6 @@ def test_nothing_old_after_a_reconnect(connect: Connect, proxy: Proxy, zk: Kazoo
 
 
 @pytest.mark.fault(99)
-@pytest.mark.parametrize("applied", [True, False])
-def test_lost_answers(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
-    """Each write is applied once, and says what it did, if its request or its reply is lost."""
-    d = text(connect(hosts=proxy.hosts, timeout=10.0, **FAST), zk_path)
-    d["warm"] = "up"
-    lose = proxy.lose_answer if applied else proxy.lose_request
-
-    def versions(key: str) -> int:
-        return int(zk.get(f"{zk_path}/entries/{key}")[1].version)
-
-    lose("multi")
-    d["a"] = "1"
-    assert (d["a"], versions("a")) == ("1", 0)
-    lose("multi")
-    d["a"] = "2"
-    assert (d["a"], versions("a")) == ("2", 1)
-    lose("multi")
-    assert d.replace("a", "2", "3")
-    assert (d["a"], versions("a")) == ("3", 2)
-    lose("multi")
-    assert not d.replace("a", "2", "9")
-    d["b"] = "1"
-    lose("multi")
-    assert d.setdefault("c", "1") == "1"
-    assert d.pop("c") == "1"
-    lose("multi")
-    assert d.setdefault("c", "2") == "2"
-    lose("multi")
-    assert d.pop("c") == "2"
-    assert "c" not in d
-    lose("multi")
-    del d["b"]
-    assert "b" not in d
-    d["b"] = "1"
-    lose("multi")
-    assert d.remove("b", "1")
-    lose("multi")
-    d.clear()
-    assert not d
-    assert not zk.get_children(f"{zk_path}/entries")
-
-
-@pytest.mark.fault(99)
 def test_a_lost_answer_and_a_lost_session(
     connect: Connect, proxy: Proxy, zk_path: str, zookeeper: Server, zk: KazooClient, in_thread: InThread
 ) -> None:
@@ -645,22 +602,6 @@ def test_destroyed_and_made_anew(
         d["a"] = "other"
     assert writing.result(30) == result
     assert text(connect(), zk_path) == ({} if result else {"a": "other"})
-
-
-def test_a_fork(zk: KazooClient, zk_path: str) -> None:
-    """The child's calls are errors, reads included; the parent goes on."""
-    d = text(zk, zk_path)
-    d["a"] = "1"
-    assert d["a"] == "1"
-
-    def child() -> None:
-        for call in (lambda: d["a"], lambda: d.update(a="2")):
-            with pytest.raises(ClientError):
-                call()
-
-    in_forked_child(child)
-    d["a"] = "2"
-    assert d["a"] == "2"
 
 
 @pytest.mark.fault(23)
