@@ -103,13 +103,13 @@ class Judge:
     the outcomes that they must have (Lowe, "Testing for linearizability").
 
     Attributes:
-        open: the calls that may take effect, or have, and go on.
+        open: the calls that may take effect, or have, and go on; and whether they ever end.
         ended: those that have ended, for the reader of a failure.
     """
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.open: dict[Call, None] = {}
+        self.open: dict[Call, bool] = {}
         self.ended: list[Call] = []
         self._configurations: set[Configuration] = {(model.initial, frozenset())}
 
@@ -118,9 +118,9 @@ class Judge:
         """The states that the primitive may be in, if all calls that go on have yet to take effect."""
         return {state for state, _ in self._configurations}
 
-    def begins(self, call: Call) -> None:
-        """A call begins."""
-        self.open[call] = None
+    def begins(self, call: Call, *, ends: bool = True) -> None:
+        """A call begins; if it never ends, nobody learns its outcome."""
+        self.open[call] = ends
 
     def ends(self, call: Call, outcome: Outcome) -> None:
         """A call ends.
@@ -205,7 +205,7 @@ class Judge:
                 if outcome is QUEUES:
                     found.append((after, done))
                 elif call.outcome is OPEN or call.outcome == outcome:
-                    found.append((after, done | {(call, outcome)}))
+                    found.append((after, done | {(call, outcome if self.open[call] else OPEN)}))
                     if call.what in self.model.reads and call.outcome is not OPEN:
                         return found[-1:]
         return found
@@ -214,7 +214,8 @@ class Judge:
 def check(model: Model, calls: Iterable[Call]) -> None:
     """Judge a history: calls with the times of their beginnings and ends. Events begin and end at one time.
 
-    Split it by path: a history of many objects has more orders than the histories of each.
+    A call whose outcome is unknown takes no effect after its end, if it has one. Split a history by path: one of many
+    objects has more orders than the histories of each.
 
     Raises:
         Violation: no order of the calls explains their outcomes.
@@ -224,8 +225,10 @@ def check(model: Model, calls: Iterable[Call]) -> None:
     moments += [(call.ended, 1, n, call) for _, _, n, call in moments if call.ended is not None]
     for _, ends, _, call in sorted(moments, key=lambda moment: moment[:3]):
         if not ends:
-            judge.begins(call)
-        elif call.outcome is not OPEN:
+            judge.begins(call, ends=call.outcome is not OPEN)
+        elif call.outcome is OPEN:
+            judge.forgets(call)
+        else:
             judge.ends(call, call.outcome)
 
 

@@ -111,6 +111,8 @@ class Lock(Model):
         elif call.party in line.cut:
             if call.timeout is not None:
                 yield False, after
+            elif not came:
+                yield QUEUES, line._replace(known=line.known | {call})
         elif self.admits(line, place, ahead):
             yield (LockLostError, after) if has_lost else (True, self.enter(after, place))
         else:
@@ -146,7 +148,8 @@ class Lock(Model):
         inside, queue = (tuple(each for each in places if each.party != party) for places in (line.inside, line.queue))
         if what == "gone":
             lost = tuple(each for each in lost if each.party != party)
-            line = line._replace(cut=line.cut - {party})
+            known = frozenset(each for each in line.known if each.party != party)
+            line = line._replace(cut=line.cut - {party}, known=known)
         return line._replace(inside=inside, queue=queue, lost=lost)
 
 

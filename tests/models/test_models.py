@@ -241,6 +241,23 @@ def test_a_waiter_is_entitled_in_its_order() -> None:
     judge.rests([second])
 
 
+def test_a_call_of_unknown_outcome_has_its_effect_at_most_once_and_in_its_time() -> None:
+    """It may have been made at any moment from its beginning to its end, or never."""
+
+    def history(found: int, *, at: float) -> list[Call]:
+        unknown = [call(f"killed {n}", 1, 5, "add", OPEN, 2**n) for n in range(8)]
+        return [*unknown, call("a", 2, 3, "get", 4), call("b", at, at + 1, "get", found)]
+
+    for found, at in ((4, 4), (6, 4), (255, 6), (4, 6)):
+        check(AtomicLong(), history(found, at=at))
+    for found, at in ((2, 4), (256, 6)):
+        with pytest.raises(Violation):
+            check(AtomicLong(), history(found, at=at))
+    late = call("c", 8, 9, "get", 6)
+    with pytest.raises(Violation):
+        check(AtomicLong(), [*history(4, at=6), late])
+
+
 def test_a_long_history_takes_no_time_to_speak_of() -> None:
     """Thousands of calls, a few at once, have few orders; a lie among the last is found."""
     calls, n = [], 3000
