@@ -1,21 +1,29 @@
-"""The calls of `aio` that are cancelled: each with its surroundings, and the conditions that hold after its end."""
+"""The calls of `aio` that are cancelled: each with its surroundings, and what holds after its end.
+
+A scene is an async generator. It makes what is there before, and yields the call. While the call runs, it goes on: once
+the call waits for others, it has it come to its end, and yields again. It is sent how the call was ended: `CANCELLED`,
+`CLOSED`, or "" if that was its own end. Then it shows that no waiter waits in vain.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.loops import idle, left, nodes, soon, until
+from tests.aio.loops import idle, left, nodes, remains, soon, until
 from zkconcurrent import aio
 from zkconcurrent._engine.holds import all_holds
+from zkconcurrent._engine.session import Session
 
 Make = Callable[[KazooClient, str], Any]
+Scene: TypeAlias = AsyncGenerator[Callable[[], Awaitable[object]] | None, str]
+CANCELLED, CLOSED = "cancelled", "its loop is closed"
 
 
 class Permits:
@@ -23,7 +31,6 @@ class Permits:
 
     def __init__(self, client: KazooClient, path: str) -> None:
         self.semaphore = aio.Semaphore(client, path, 3)
-        self._core = self.semaphore._core
 
     async def acquire(self, **options: Any) -> bool:
         """Take all permits."""
@@ -67,691 +74,518 @@ LOCKS: dict[str, Make] = {
     "MultiLock": several,
 }
 AGAINST: dict[str, Make] = {"read lock": write_lock, "MultiLock": second_of_several}
+APART = ("Lock", "unfair Lock", "read lock", "Semaphore", "MultiLock")
+"""The kinds of lock whose `acquire` has awaits of its own: that of each other kind has those of one of these."""
 
 
-class Scene:
-    """One call, and its surroundings.
-
-    Attributes:
-        near: the client of the task that is cancelled.
-        far: another process's.
-    """
-
-    def __init__(self, near: KazooClient, far: KazooClient, path: str) -> None:
-        self.near, self.far, self.path = near, far, path
-        self.here: list[Any] = []  # the objects of `near`, to be held by nobody
-
-    async def begin(self) -> None:
-        """Make what is to be there before."""
-
-    async def call(self) -> object:
-        """Do what is cancelled."""
-        raise NotImplementedError
-
-    async def let_in(self) -> None:
-        """Have the call come to its end, once it waits for others."""
-
-    async def undo(self) -> None:
-        """Undo what the call has done; in its task, if it was not cancelled."""
-
-    async def prove(self, *, cancelled: bool) -> None:
-        """Show that nobody waits in vain."""
-
-    def held(self) -> list[Any]:
-        """Return what is held."""
-        cores = [core for each in self.here for core in getattr(each._core, "locks", (each._core,))]
-        return [hold for core in cores for hold in all_holds(core._path_state.holds)]
+BLOCKS: dict[str, Make] = {
+    **{make: LOCKS[make] for make in ("Lock", "RLock", "write lock", "Semaphore", "MultiLock")},
+    "hold()": lambda client, path: aio.Lock(client, path).hold(),
+    "lead()": lambda client, path: aio.Election(client, path).lead(),
+    "join()": lambda client, path: aio.Group(client, path).join(),
+    "Condition": aio.Condition,
+    "DetachedLock": lambda client, path: aio.DetachedLock(client, path, "owner"),
+    "DoubleBarrier": lambda client, path: aio.DoubleBarrier(client, path, 1),
+    "synchronized": aio.synchronized,
+}
+"""The blocks that a task enters, and what each keeps until its end."""
 
 
-class Acquire(Scene):
-    """To acquire a lock.
+def held(client: KazooClient) -> list[Any]:
+    """Return what the tasks of a client hold: a candidacy's term is no task's."""
+    states = list(Session.of(client).directory.values())
+    terms = [candidacy.hold for state in states if (candidacy := getattr(state, "candidacy", None)) is not None]
+    return [hold for state in states for hold in all_holds(getattr(state, "holds", {})) if hold not in terms]
+
+
+def under_way(client: KazooClient) -> dict[str, int]:
+    """Return what a client has left but its nodes: a queue's member stays as long as the queue's object."""
+    return {what: n for what, n in remains(client).items() if what != "tickets"}
+
+
+async def get_in(*locks: Any) -> None:
+    """Hold each lock for a moment."""
+    for lock in locks:
+        assert await soon(lock.acquire())
+        await lock.release()
+
+
+async def acquire(
+    near: KazooClient, far: KazooClient, path: str, *, make: str, rival: str = "", stays: bool = False, **options: Any
+) -> Scene:
+    """Acquire a lock, and release it.
 
     Args:
-        make: makes the lock.
+        near: the client of the task that is cancelled, here as in all scenes.
+        far: another process's.
+        path: the path of the scene.
+        make: the kind of lock.
         rival: the client of the one that holds, "near" or "far"; "" if it is free.
         stays: the rival releases only when the call has come to its end.
         options: of `acquire`.
     """
+    lock, elsewhere = LOCKS[make](near, path), LOCKS[make](far, path)
+    holder = AGAINST.get(make, LOCKS[make])(near if rival == "near" else far, path) if rival else None
 
-    def __init__(self, *place: Any, make: str, rival: str = "", stays: bool = False, **options: Any) -> None:
-        super().__init__(*place)
-        against = AGAINST.get(make, LOCKS[make])
-        self.lock, self.elsewhere = LOCKS[make](self.near, self.path), LOCKS[make](self.far, self.path)
-        self.rival = against(getattr(self, rival), self.path) if rival else None
-        self.stays, self.options = stays, options
-        self.here = [self.lock]
-
-    async def begin(self) -> None:
-        """Have the rival hold."""
-        if self.rival is not None:
-            assert await soon(self.rival.acquire())
-
-    async def call(self) -> object:
-        """Acquire."""
-        return await self.lock.acquire(**self.options)
-
-    async def let_in(self) -> None:
-        """Have the rival release."""
-        if self.rival is not None and not self.stays:
-            await idle(self.near)
-            await self.rival.release()
-
-    async def undo(self) -> None:
-        """Release."""
-        await self.lock.release()
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have others get in, here and elsewhere."""
-        if self.rival is not None and self.stays:
-            await self.rival.release()
-        for lock in (self.lock, self.elsewhere):
-            assert await soon(lock.acquire())
+    async def call() -> None:
+        if await lock.acquire(**options):
+            assert held(near), "acquired, and not held"
             await lock.release()
 
+    if holder is not None:
+        assert await soon(holder.acquire())
+    yield call
+    if holder is not None and not stays:
+        await idle(near)
+        await holder.release()
+    yield None
+    if holder is not None and stays:
+        await holder.release()
+    await get_in(lock, elsewhere)
 
-class Release(Acquire):
-    """To acquire, and wait for the end of the release: that is sent in any case."""
 
-    async def call(self) -> object:
-        """Acquire and release."""
-        await self.lock.acquire()
-        await self.lock.release()
-        return False
+async def acquire_detached(
+    near: KazooClient, far: KazooClient, path: str, *, rival: str = "", stays: bool = False, **options: Any
+) -> Scene:
+    """Acquire a detached lock, which "another" holds, or another object of its "owner"; and release it."""
+    lock, elsewhere = aio.DetachedLock(near, path, "owner"), aio.DetachedLock(far, path, "elsewhere")
+    holder = aio.DetachedLock(far, path, rival) if rival else None
+    releases = False
 
-
-class Detach(Scene):
-    """To acquire a detached lock, or to release it.
-
-    Args:
-        rival: the holder at first: "another", another object of the "owner", or nobody.
-        stays: the rival releases only when the call has come to its end.
-        releases: whether the call acquires before, and only its release is cancelled.
-        options: of `acquire`.
-    """
-
-    def __init__(
-        self, *place: Any, rival: str = "", stays: bool = False, releases: bool = False, **options: Any
-    ) -> None:
-        super().__init__(*place)
-        self.lock = aio.DetachedLock(self.near, self.path, "owner")
-        self.elsewhere = aio.DetachedLock(self.far, self.path, "elsewhere")
-        self.rival = aio.DetachedLock(self.far, self.path, rival) if rival else None
-        self.stays, self.releases, self.options = stays, releases, options
-
-    async def begin(self) -> None:
-        """Have the rival hold."""
-        if self.rival is not None:
-            assert await soon(self.rival.acquire())
-        elif self.releases:
-            assert await soon(self.lock.acquire())
-
-    async def call(self) -> object:
-        """Acquire, or release."""
-        if self.releases:
-            await self.lock.release()
-            return False
-        return await self.lock.acquire(**self.options)
-
-    async def let_in(self) -> None:
-        """Have another rival release."""
-        if self.rival is not None and self.rival.name == "another" and not self.stays:
-            await idle(self.near)
-            await self.rival.release()
-
-    async def undo(self) -> None:
-        """Release."""
-        self.releases = True
-        await self.lock.release()
-
-    def held(self) -> list[Any]:
-        """Return what is held, as the object has it; a release goes on in the background."""
-        return [] if self.releases or self.lock._core._held is None else [self.lock._core._held]
-
-    async def prove(self, *, cancelled: bool) -> None:
-        """Have others get in; a cancelled acquire of what the owner holds leaves that as it was."""
-        if self.rival is not None and (self.stays or (self.rival.name == "owner" and cancelled and not self.releases)):
-            await self.rival.release()
-        for lock in (self.elsewhere, aio.DetachedLock(self.near, self.path, "other")):
-            assert await soon(lock.acquire())
+    async def call() -> None:
+        nonlocal releases
+        if await lock.acquire(**options):
+            releases = True
             await lock.release()
 
-
-class Downgrade(Scene):
-    """To read while writing, and to give up the one and then the other."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.pair, self.elsewhere = aio.ReadWriteLock(self.near, self.path), aio.ReadWriteLock(self.far, self.path)
-        self.here = [self.pair.read_lock]
-
-    async def call(self) -> object:
-        """Write, then read."""
-        await self.pair.write_lock.acquire()
-        try:
-            await self.pair.read_lock.acquire()
-        finally:
-            self.pair.write_lock.release()
-        await self.pair.read_lock.release()
-        return False
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have others write."""
-        for pair in (self.pair, self.elsewhere):
-            async with pair.write_lock:
-                pass
+    if holder is not None:
+        assert await soon(holder.acquire())
+    yield call
+    if holder is not None and rival == "another" and not stays:
+        await idle(near)
+        await holder.release()
+    yield None
+    if holder is not None and (stays or (rival == "owner" and not releases)):
+        await holder.release()  # a cancelled acquire leaves what the owner holds as it was
+    await get_in(elsewhere, aio.DetachedLock(near, path, "other"))
 
 
-class ConditionWait(Scene):
-    """To wait for a notification that is one of two waiters'.
+async def downgrade(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Read while writing, and give up the one and then the other."""
+    pair, elsewhere = aio.ReadWriteLock(near, path), aio.ReadWriteLock(far, path)
+
+    async def call() -> None:
+        async with pair.write_lock:
+            await pair.read_lock.acquire()
+        await pair.read_lock.release()
+
+    yield call
+    yield None
+    await get_in(pair.write_lock, elsewhere.write_lock)
+
+
+async def resize(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Resize a semaphore of one permit to two, and ask how many are free: it has one or two, in any case."""
+    semaphore, elsewhere = (aio.Semaphore(client, path, 1) for client in (near, far))
+
+    async def call() -> None:
+        await semaphore.resize(2)
+        assert await semaphore.available() == 2
+
+    assert await elsewhere.available() == 1
+    await get_in(elsewhere)
+    yield call
+    struck = yield None
+    n = await soon(elsewhere.available())
+    assert n in ((1, 2) if struck else (2,))
+    assert await soon(elsewhere.acquire(permits=n))
+    elsewhere.release(n)
+    await soon(semaphore.resize(1))
+
+
+async def ask(near: KazooClient, far: KazooClient, path: str, *, what: str) -> Scene:
+    """Ask of a lock that another holds: it is neither held nor waited for."""
+    lock, rival = aio.Lock(near, path), aio.Lock(far, path)
+    await rival.acquire()
+    yield getattr(lock, what)
+    yield None
+    await rival.release()
+    assert not await lock.fetch_locked()
+
+
+async def wait_for_notification(
+    near: KazooClient, far: KazooClient, path: str, *, make: str = "RLock", contested: bool = False, by: str = "far"
+) -> Scene:
+    """Wait for a notification of one of two waiters.
 
     Args:
-        make: makes the lock.
+        near: the client of the first.
+        far: that of the second.
+        path: the path of the scene.
+        make: the kind of lock.
         contested: the notifier keeps the lock for a while.
+        by: the client of the notifier.
     """
 
-    def __init__(self, *place: Any, make: str = "RLock", contested: bool = False, by: str = "far") -> None:
-        super().__init__(*place)
-        self.contested = contested
+    def condition(client: KazooClient) -> aio.Condition:
+        return aio.Condition(client, f"{path}/condition", LOCKS[make](client, f"{path}/lock"))
 
-        def condition(client: KazooClient) -> aio.Condition:
-            return aio.Condition(client, f"{self.path}/condition", LOCKS[make](client, f"{self.path}/lock"))
+    mine, elsewhere, notifier = condition(near), condition(far), condition(near if by == "near" else far)
 
-        self.condition, self.elsewhere = condition(self.near), condition(self.far)
-        self.notifier = condition(getattr(self, by))
-        self.other: asyncio.Task[bool] | None = None
-        self.here = [self.condition._lock]
-
-    async def call(self) -> object:
-        """Wait."""
-        async with self.condition:
-            held = len(self.held())
+    async def call() -> None:
+        async with mine:
+            before = len(held(near))
             try:
-                assert await self.condition.wait()
-            finally:
-                assert len(self.held()) == held, "the wait has ended, and the lock is not held"
-        return False
+                assert await mine.wait()
+            except asyncio.CancelledError:
+                assert len(held(near)) == before, "the wait has ended, and the lock is not held"
+                raise
+            assert len(held(near)) == before
 
-    async def _wait_too(self) -> bool:
-        async with self.elsewhere:
-            return await self.elsewhere.wait()
+    async def wait_too() -> bool:
+        async with elsewhere:
+            return await elsewhere.wait()
 
-    async def let_in(self) -> None:
-        """Have another wait, behind it, and notify one."""
-        await idle(self.near)
-        self.other = asyncio.create_task(self._wait_too())
-        await idle(self.far, self.near)
-        async with self.notifier:
-            notified = self.notifier.notify()
-            if self.contested:
+    async def notify() -> None:
+        async with notifier:
+            notified = notifier.notify()
+            if contested:
                 await notified
-                await idle(self.near)
+                await idle(near)
 
-    async def prove(self, *, cancelled: bool) -> None:
-        """Have the notification be the other's, if the first was cancelled."""
-        assert self.other is not None
-        if not cancelled:
-            await idle(self.far)
-            assert not self.other.done()
-            async with self.notifier:
-                self.notifier.notify()
-        await soon(self.other)
-        async with self.condition, asyncio.timeout(20) if hasattr(asyncio, "timeout") else Nothing():
-            pass
-
-
-class Nothing:
-    """A context that does nothing."""
-
-    async def __aenter__(self) -> None:
-        """Begin."""
-
-    async def __aexit__(self, *error: object) -> None:
-        """End."""
+    yield call
+    await idle(near)
+    other = asyncio.create_task(wait_too())
+    await idle(far, near)
+    await notify()
+    struck = yield None
+    if struck != CANCELLED:  # the notification may have been that of a task which is no more
+        await idle(far)
+        assert struck or not other.done()
+        await notify()
+    assert await soon(other), "the notification is lost"
+    await get_in(mine)
 
 
-class EventWait(Scene):
-    """To wait for an event."""
-
-    def __init__(self, *place: Any, is_set: bool = False) -> None:
-        super().__init__(*place)
-        self.event, self.elsewhere = aio.Event(self.near, self.path), aio.Event(self.far, self.path)
-        self.is_set = is_set
-
-    async def begin(self) -> None:
-        """Set it, or not."""
-        await (self.elsewhere.set() if self.is_set else self.elsewhere.clear())
-
-    async def call(self) -> object:
-        """Wait."""
-        assert await self.event.wait()
-        return False
-
-    async def let_in(self) -> None:
-        """Set it."""
-        await idle(self.near)
-        await self.elsewhere.set()
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have all others wait no more; and wait again, once it is cleared."""
-        assert await soon(self.event.wait())
-        await self.elsewhere.clear()
-        waiting = asyncio.create_task(self.event.wait())
-        await idle(self.near)
-        assert not waiting.done()
-        await self.elsewhere.set()
-        assert await soon(waiting)
+async def wait_for_event(near: KazooClient, far: KazooClient, path: str, *, is_set: bool = False) -> Scene:
+    """Wait for an event."""
+    event, elsewhere = aio.Event(near, path), aio.Event(far, path)
+    await (elsewhere.set() if is_set else elsewhere.clear())
+    yield event.wait
+    await idle(near)
+    await elsewhere.set()
+    yield None
+    assert await soon(event.wait())
+    await elsewhere.clear()
+    waiting = asyncio.create_task(event.wait())
+    await idle(near)
+    assert not waiting.done()
+    await elsewhere.set()
+    assert await soon(waiting)
 
 
-class EventSet(Scene):
-    """To wait until an event is set: it is, in any case."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.event, self.elsewhere = aio.Event(self.near, self.path), aio.Event(self.far, self.path)
-
-    async def begin(self) -> None:
-        """Clear it."""
-        await self.elsewhere.clear()
-
-    async def call(self) -> object:
-        """Set it."""
-        await self.event.set()
-        return False
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have others see it."""
-        assert await soon(self.elsewhere.wait())
+async def set_event(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Wait until an event is set: it is, in any case."""
+    event, elsewhere = aio.Event(near, path), aio.Event(far, path)
+    await elsewhere.clear()
+    yield event.set
+    yield None
+    assert await soon(elsewhere.wait())
 
 
-class DictPut(Scene):
-    """To write an entry of a dictionary, or to take it out."""
+async def wait_for_latch(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Wait for a latch."""
+    latch, elsewhere = (aio.CountDownLatch(client, path, 1) for client in (near, far))
+    yield latch.wait
+    await idle(near)
+    await elsewhere.count_down()
+    yield None
+    assert await soon(latch.wait())
+    await elsewhere.destroy()
 
-    def __init__(self, *place: Any, pops: bool = False) -> None:
-        super().__init__(*place)
-        self.map, self.elsewhere = (aio.Dict[bytes](client, self.path) for client in (self.near, self.far))
-        self.pops = pops
 
-    async def begin(self) -> None:
-        """Have an entry."""
-        await self.elsewhere.put("k", b"old")
-        await self.map.ready()
+async def write_entry(near: KazooClient, far: KazooClient, path: str, *, pops: bool = False) -> Scene:
+    """Write an entry of a dictionary, or take it out: it is done or not, and the copies agree."""
+    entries, elsewhere = (aio.Dict[bytes](client, path) for client in (near, far))
 
-    async def call(self) -> object:
-        """Write it."""
-        if self.pops:
-            assert await self.map.pop("k") == b"old"
+    async def call() -> None:
+        if pops:
+            assert await entries.pop("k") == b"old"
         else:
-            await self.map.put("k", b"new")
-        return False
+            await entries.put("k", b"new")
 
-    async def prove(self, *, cancelled: bool) -> None:
-        """It was written or not, and so the copies say; the next write goes on."""
-        await self.map.put("next", b"1")
-        await self.elsewhere.ready()
-        after = None if self.pops else b"new"
-        await until(lambda: "next" in self.elsewhere, "it is written")
-        await until(lambda: self.map.get("k") == self.elsewhere.get("k"), "the copies agree")
-        assert self.map.get("k") in ((after, b"old") if cancelled else (after,))
-        await self.elsewhere.clear()
-
-
-class LatchWait(Scene):
-    """To wait for a latch."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.latch, self.elsewhere = (aio.CountDownLatch(client, self.path, 1) for client in (self.near, self.far))
-
-    async def call(self) -> object:
-        """Wait."""
-        assert await self.latch.wait()
-        return False
-
-    async def let_in(self) -> None:
-        """Open it."""
-        await idle(self.near)
-        await self.elsewhere.count_down()
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have all others wait no more."""
-        assert await soon(self.latch.wait())
-        await self.elsewhere.destroy()
+    await elsewhere.put("k", b"old")
+    await entries.ready()
+    yield call
+    struck = yield None
+    await entries.put("next", b"1")
+    await elsewhere.ready()
+    after = None if pops else b"new"
+    await until(lambda: "next" in elsewhere, "it is written")
+    await until(lambda: entries.get("k") == elsewhere.get("k"), "the copies agree")
+    assert entries.get("k") in ((after, b"old") if struck else (after,))
+    await elsewhere.clear()
 
 
-class ValueChange(Scene):
-    """To add to a number, as the only one or while another task's change is under way."""
+async def add(near: KazooClient, far: KazooClient, path: str, *, beside: bool = False) -> Scene:
+    """Add to a number, while another task's change is under way or alone: it is added once, or at most once."""
+    number, elsewhere = (aio.AtomicLong(client, path) for client in (near, far))
 
-    def __init__(self, *place: Any, beside: bool = False) -> None:
-        super().__init__(*place)
-        self.number, self.elsewhere = (aio.AtomicLong(client, self.path) for client in (self.near, self.far))
-        self.beside = beside
-        self.other: asyncio.Task[int] | None = None
+    async def call() -> None:
+        assert await number.add() % 100 == 1
 
-    async def begin(self) -> None:
-        """Make the nodes."""
-        await self.elsewhere.set(0)
-        await self.number.set(0)
-
-    async def call(self) -> object:
-        """Add."""
-        if self.beside:
-            self.other = asyncio.ensure_future(self.number.add(100))
-            await asyncio.sleep(0)
-        assert await self.number.add() % 100 == 1
-        return False
-
-    async def prove(self, *, cancelled: bool) -> None:
-        """Have it added once, or at most once; and the other's change made."""
-        if self.other is not None:
-            assert await soon(self.other) in (100, 101)
-        await idle(self.near)
-        added = await soon(self.elsewhere.get()) % 100
-        assert added in ((0, 1) if cancelled else (1,))
-        assert await soon(self.number.add(1000)) >= 1000
-        await self.elsewhere.destroy()
+    await elsewhere.set(0)
+    await number.set(0)
+    other = asyncio.create_task(number.add(100)) if beside else None
+    await asyncio.sleep(0)
+    yield call
+    struck = yield None
+    if other is not None:
+        assert await soon(other) in (100, 101)
+    await idle(near)
+    assert await soon(elsewhere.get()) % 100 in ((0, 1) if struck else (1,))
+    assert await soon(number.add(1000)) >= 1000
+    await elsewhere.destroy()
 
 
-class ValueWait(Scene):
-    """To wait for a value."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.value, self.elsewhere = (
-            aio.SharedValue(client, self.path, "", codec=zkconcurrent.TEXT) for client in (self.near, self.far)
-        )
-
-    async def call(self) -> object:
-        """Wait."""
-        assert await self.value.wait_for(lambda text: text == "go")
-        return False
-
-    async def let_in(self) -> None:
-        """Set it."""
-        await idle(self.near)
-        await self.elsewhere.set("go")
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have all others wait no more."""
-        assert await soon(self.value.wait_for(bool))
-        await self.elsewhere.destroy()
+async def wait_for_value(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Wait for a value."""
+    value, elsewhere = (aio.SharedValue(client, path, "", codec=zkconcurrent.TEXT) for client in (near, far))
+    yield lambda: value.wait_for(lambda text: text == "go")
+    await idle(near)
+    await elsewhere.set("go")
+    yield None
+    assert await soon(value.wait_for(bool))
+    await elsewhere.destroy()
 
 
-class DoubleBarrierEnter(Scene):
-    """To enter a double barrier, and leave it."""
+async def get(near: KazooClient, far: KazooClient, path: str, *, there: bool = False) -> Scene:
+    """Take an item: the call returns it, or it is in its place."""
+    queue, elsewhere = aio.Queue[bytes](near, path), aio.Queue[bytes](far, path)
+    items = [b"one", b"two"]
+    taken = list[bytes]()
 
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.barrier, self.elsewhere = (aio.DoubleBarrier(client, self.path, 2) for client in (self.near, self.far))
-        self.comes = False
-        self.next: asyncio.Task[bool] | None = None
+    async def call() -> None:
+        taken.append(await queue.get())
 
-    async def call(self) -> object:
-        """Enter, and leave; as it is cancelled, have the other party come at once, unless that has come already."""
+    if there:
+        await elsewhere.put(items[0])
+    yield call
+    if not there:
+        await idle(near)
+        await elsewhere.put(items[0])
+    struck = yield None
+    assert bool(struck) != bool(taken)
+    await until(lambda: not under_way(near), "it is in its place")
+    await elsewhere.put(items[1])
+    assert taken + [await soon(elsewhere.get()) for _ in items[len(taken) :]] == items
+
+
+async def claim(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Claim an item, and be done with it: it is acknowledged, or in its place."""
+    queue, elsewhere = aio.Queue[bytes](near, path), aio.Queue[bytes](far, path)
+
+    async def call() -> None:
+        async with queue.claim() as claimed:
+            assert claimed.item == b"one"
+
+    await elsewhere.put(b"one")
+    yield call
+    struck = yield None
+    await until(lambda: not under_way(near), "the claim has ended")
+    await elsewhere.put(b"two")
+    found = [await soon(elsewhere.get())]
+    if struck and found == [b"one"]:
+        found = [await soon(elsewhere.get())]
+    assert found == [b"two"]
+
+
+async def put(near: KazooClient, far: KazooClient, path: str, *, full: bool = False) -> Scene:
+    """Put an item, where the queue may be full: it is there once, or never."""
+    queue, elsewhere = aio.Queue[bytes](near, path, 1), aio.Queue[bytes](far, path, 1)
+    if full:
+        await elsewhere.put(b"one")
+    yield lambda: queue.put(b"two")
+    if full:
+        await idle(near)
+        assert await elsewhere.get() == b"one"
+    struck = yield None
+    await until(lambda: not under_way(near), "it is settled")
+    there = [] if await elsewhere.empty() else [await elsewhere.get()]
+    assert there in (([], [b"two"]) if struck else ([b"two"],))
+    await soon(queue.put(b"three"))
+    assert await soon(elsewhere.get()) == b"three"
+
+
+async def take_part(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Enter a double barrier, and leave it: no node of a party that has left lets another in."""
+    barrier, elsewhere = (aio.DoubleBarrier(client, path, 2) for client in (near, far))
+    comes, next_party = False, list["asyncio.Task[bool]"]()
+
+    async def call() -> None:
         try:
-            assert await self.barrier.enter()
-            assert await self.barrier.leave()
+            async with barrier:
+                pass
         except asyncio.CancelledError:
-            if not self.comes:
-                self.next = asyncio.ensure_future(self.try_to_come())
+            if not comes:
+                next_party.append(asyncio.create_task(try_to_come()))
             raise
-        return False
 
-    async def try_to_come(self) -> bool:
-        """Have the other party enter if it need not wait."""
-        return await self.elsewhere.enter(0)
+    async def try_to_come() -> bool:
+        return await elsewhere.enter(0)
 
-    async def let_in(self) -> None:
-        """Come, too, and leave."""
-        await idle(self.near)
-        if self.next is not None:
-            return
-        self.comes = True
-        if await self.elsewhere.enter(0.05):
-            await soon(self.elsewhere.leave())
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """No node of it lets another in."""
-        assert self.next is None or not await soon(self.next), "it was counted"
-        assert not await soon(self.elsewhere.enter(0))
-        await self.elsewhere.destroy()
+    yield call
+    await idle(near)
+    if not next_party:
+        comes = True
+        if await elsewhere.enter(0.05):
+            await soon(elsewhere.leave())
+    yield None
+    assert not next_party or not await soon(next_party[0]), "it was counted"
+    assert not await soon(elsewhere.enter(0))
+    await elsewhere.destroy()
 
 
-class GroupJoin(Scene):
-    """To join a group, and to leave it."""
+async def join(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Join a group, and leave it: the id is free, soon."""
+    group, elsewhere = (aio.Group(client, path) for client in (near, far))
 
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.group, self.elsewhere = (aio.Group(client, self.path) for client in (self.near, self.far))
-
-    async def call(self) -> object:
-        """Join, and leave."""
-        async with self.group.join(b"", "id"):
+    async def call() -> None:
+        async with group.join(b"", "id"):
             pass
-        return False
 
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Its id is free, soon."""
-        async with self.elsewhere.join(b"", "id", wait=20):
-            assert list(await self.elsewhere.members()) == ["id"]
+    yield call
+    yield None
+    async with elsewhere.join(b"", "id", wait=20):
+        assert list(await elsewhere.members()) == ["id"]
 
 
-class BarrierWait(Scene):
-    """To wait at a barrier.
+async def wait_at_barrier(near: KazooClient, far: KazooClient, path: str, *, last: bool = False) -> Scene:
+    """Wait at a barrier; `last`: the party arrives last, so that it trips the barrier."""
+    barrier, elsewhere = (aio.Barrier(client, path, 2) for client in (near, far))
+    others, alone = list["asyncio.Task[int]"](), False
 
-    Args:
-        last: it arrives last, so that it trips the barrier.
-    """
-
-    def __init__(self, *place: Any, last: bool = False) -> None:
-        super().__init__(*place)
-        self.barrier, self.elsewhere = (aio.Barrier(client, self.path, 2) for client in (self.near, self.far))
-        self.last = last
-        self.alone = False
-        self.other: asyncio.Task[int] | None = None
-
-    async def begin(self) -> None:
-        """Have the other party come first, or make the nodes."""
-        await self.elsewhere.reset()
-        if self.last:
-            await self._come()
-
-    async def _come(self) -> None:
-        self.other = asyncio.create_task(self.elsewhere.wait())
-        await idle(self.far)
-
-    async def call(self) -> object:
-        """Wait; as it is cancelled, have the other party come at once, unless that has come already."""
+    async def call() -> None:
+        nonlocal alone
         try:
-            assert await self.barrier.wait() in (0, 1)
+            assert await barrier.wait() in (0, 1)
         except asyncio.CancelledError:
-            if self.other is None:
-                self.other = asyncio.create_task(self.elsewhere.wait())
-                self.alone = True
+            if not others:  # the other party comes at once, as the first leaves
+                others.append(asyncio.create_task(elsewhere.wait()))
+                alone = True
             raise
-        return False
 
-    async def let_in(self) -> None:
-        """Have the other party come."""
-        await idle(self.near)
-        if self.other is None:
-            await self._come()
+    async def come() -> None:
+        others.append(asyncio.create_task(elsewhere.wait()))
+        await idle(far)
 
-    async def prove(self, *, cancelled: bool) -> None:
-        """Have a party come in the place of the one that has left, unless that was counted; and trip it again."""
-        await until(lambda: not left(self.near), "it has left")
-        assert self.other is not None
-        if self.alone:
-            await idle(self.far)
-            assert not self.other.done(), "it was counted"
-        state = json.loads((await asyncio.to_thread(self.far.get, self.path))[0])
-        assert not state["failed"][1:], "it is broken"  # the first is that of `begin`
-        if state["generation"] == 1:
-            assert cancelled
-            assert await soon(self.barrier.wait()) in (0, 1)
-        assert await soon(self.other) in (0, 1)
-        self.other = asyncio.create_task(self.elsewhere.wait())
-        assert await soon(self.barrier.wait()) in (0, 1)
-        await soon(self.other)
-        await until(lambda: not nodes(self.far, self.path), "they have gone on")
-        await self.elsewhere.destroy()
+    await elsewhere.reset()
+    if last:
+        await come()
+    yield call
+    await idle(near)
+    if not others:
+        await come()
+    struck = yield None
+    await until(lambda: not left(near), "it has left")
+    if alone:
+        await idle(far)
+        assert not others[0].done(), "it was counted"
+    state = json.loads((await asyncio.to_thread(far.get, path))[0])
+    assert not state["failed"][1:], "it is broken"  # the first is that of `reset`
+    if state["generation"] == 1:  # a party comes in the place of the one that has left
+        assert struck
+        assert await soon(barrier.wait()) in (0, 1)
+    assert await soon(others[0]) in (0, 1)
+    assert sorted(await soon(asyncio.gather(elsewhere.wait(), barrier.wait()))) == [0, 1]
+    await until(lambda: not nodes(far, path), "they have gone on")
+    await elsewhere.destroy()
 
 
-class Elect(Scene):
-    """To use an election, in which another process leads at first.
+async def elect(near: KazooClient, far: KazooClient, path: str, *, what: str) -> Scene:
+    """Use an election, in which another process leads at first, unless the call is the leader's."""
+    election, rival = aio.Election(near, path), aio.Election(far, path)
+    block: Any = election.lead()
+    term = await block.__aenter__() if what == "publish" else None
 
-    Args:
-        what: "lead", "publish", "stand", "wait", "withdraw" or "observe".
-    """
-
-    def __init__(self, *place: Any, what: str) -> None:
-        super().__init__(*place)
-        self.election, self.rival = aio.Election(self.near, self.path), aio.Election(self.far, self.path)
-        self.what = what
-        self.here = [self.election]
-        self.block: Any = None
-        self.term: Any = None
-
-    async def begin(self) -> None:
-        """Have the rival stand, unless the call is a leader's; do what the call needs."""
-        if self.what == "publish":
-            self.block = self.election.lead()
-            self.term = await self.block.__aenter__()
-            return
-        await self.rival.stand()
-        assert await soon(self.rival.wait())
-        if self.what in ("wait", "withdraw"):
-            await self.election.stand()
-
-    async def call(self) -> object:
-        """Make the call."""
-        if self.what == "publish":
-            await self.term.publish(b"published")
-        elif self.what == "lead":
-            async with self.election.lead():
-                assert self.election.is_leader()
-        elif self.what == "wait":
-            assert await self.election.wait() is not None
-        elif self.what == "observe":
-            leaders = self.election.observe()
+    async def call() -> None:
+        if term is not None:
+            await term.publish(b"published")
+        elif what == "lead":
+            async with election.lead():
+                assert election.is_leader()
+        elif what == "wait":
+            assert await election.wait() is not None
+        elif what == "observe":
+            leaders = election.observe()
             for _ in range(2):
                 await anext(leaders)
         else:
-            await getattr(self.election, self.what)()
-        return False
+            await getattr(election, what)()
 
-    async def let_in(self) -> None:
-        """Have the rival withdraw, once it is seen."""
-        if self.what in ("lead", "wait", "observe"):
-            await idle(self.near)
-            await self.rival.withdraw()
-
-    def held(self) -> list[Any]:
-        """Return what a task holds: a candidacy's term is not the call's."""
-        candidacy = self.election._core._path_state.candidacy
-        return [each for each in super().held() if candidacy is None or each is not candidacy.hold]
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Have the rival lead, and all withdraw."""
-        if self.block is not None:
-            await self.block.__aexit__(None, None, None)
-        await soon(self.election.withdraw())
-        await soon(self.rival.stand())
-        assert await soon(self.rival.wait())
-        await until(lambda: len(nodes(self.far, self.path)) == 1, "one stands")  # a cancelled call's delete is late
-        assert len(await self.rival.candidates()) == 1
-        await self.rival.withdraw()
+    if term is None:
+        await rival.stand()
+        assert await soon(rival.wait())
+        if what in ("wait", "withdraw"):
+            await election.stand()
+    yield call
+    if what in ("lead", "wait", "observe"):
+        await idle(near)
+        await rival.withdraw()
+    yield None
+    if term is not None:
+        await block.__aexit__(None, None, None)
+    await soon(election.withdraw())
+    await soon(rival.stand())
+    assert await soon(rival.wait())
+    await until(lambda: len(nodes(far, path)) == 1, "one stands")  # a cancelled call's delete is late
+    assert len(await rival.candidates()) == 1
+    await rival.withdraw()
 
 
-class Ask(Scene):
-    """To ask of a lock that another holds: it is neither held nor waited for."""
-
-    def __init__(self, *place: Any, what: str) -> None:
-        super().__init__(*place)
-        self.lock, self.rival, self.what = aio.Lock(self.near, self.path), aio.Lock(self.far, self.path), what
-
-    async def begin(self) -> None:
-        """Have the rival hold."""
-        await self.rival.acquire()
-
-    async def call(self) -> object:
-        """Ask."""
-        assert await getattr(self.lock, self.what)() is not None
-        return False
-
-    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
-        """Go on."""
-        await self.rival.release()
-        assert not await self.lock.fetch_locked()
-
-
-class Resize(Scene):
-    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, in any case."""
-
-    def __init__(self, *place: Any) -> None:
-        super().__init__(*place)
-        self.semaphore, self.elsewhere = (aio.Semaphore(client, self.path, 1) for client in (self.near, self.far))
-        self.here = [self.semaphore]
-
-    async def begin(self) -> None:
-        """Make it."""
-        assert await self.elsewhere.available() == 1
-        async with self.elsewhere:
-            pass
-
-    async def call(self) -> object:
-        """Resize, and ask."""
-        await self.semaphore.resize(2)
-        assert await self.semaphore.available() == 2
-        return False
-
-    async def prove(self, *, cancelled: bool) -> None:
-        """Have others take all."""
-        n = await soon(self.elsewhere.available())
-        assert n in ((1, 2) if cancelled else (2,))
-        assert await soon(self.elsewhere.acquire(permits=n))
-        self.elsewhere.release(n)
-        await soon(self.semaphore.resize(1))
-
-
-SCENES: dict[str, Callable[..., Scene]] = {
-    **{f"{make}, free": partial(Acquire, make=make) for make in LOCKS},
-    **{f"{make}, held by a task": partial(Acquire, make=make, rival="near") for make in LOCKS},
-    **{f"{make}, held elsewhere": partial(Acquire, make=make, rival="far") for make in LOCKS},
+SCENES: dict[str, Callable[[KazooClient, KazooClient, str], Scene]] = {
+    **{f"{make}, free": partial(acquire, make=make) for make in LOCKS},
+    **{f"{make}, held by a task": partial(acquire, make=make, rival="near") for make in APART},
+    **{f"{make}, held elsewhere": partial(acquire, make=make, rival="far") for make in APART},
     **{
-        f"{make}, until a deadline": partial(Acquire, make=make, rival="far", stays=True, timeout=0.05)
-        for make in LOCKS
+        f"{make}, until a deadline": partial(acquire, make=make, rival="far", stays=True, timeout=0.05)
+        for make in APART
     },
-    **{f"{make}, a try": partial(Acquire, make=make, blocking=False) for make in LOCKS},
-    **{f"{make}, released": partial(Release, make=make) for make in LOCKS},
-    "detached lock": Detach,
-    "detached lock, held elsewhere": partial(Detach, rival="another"),
-    "detached lock, held by its owner": partial(Detach, rival="owner"),
-    "detached lock, until a deadline": partial(Detach, rival="another", stays=True, timeout=0.05),
-    "detached lock, a try": partial(Detach, blocking=False),
-    "detached lock, to release it": partial(Detach, releases=True),
-    "downgrade": Downgrade,
-    "resize": Resize,
-    "condition": ConditionWait,
-    "condition, contested": partial(ConditionWait, contested=True),
-    "condition, notified by a task": partial(ConditionWait, by="near"),
-    "condition of a Lock, contested": partial(ConditionWait, make="Lock", contested=True),
-    "condition of a write lock, contested": partial(ConditionWait, make="write lock", contested=True),
-    "event": EventWait,
-    "event that is set": partial(EventWait, is_set=True),
-    "event, to set it": EventSet,
-    "latch": LatchWait,
-    "number": ValueChange,
-    "number, beside another task's": partial(ValueChange, beside=True),
-    "value": ValueWait,
-    "dict, to put": DictPut,
-    "dict, to pop": partial(DictPut, pops=True),
-    "barrier": BarrierWait,
-    "double barrier": DoubleBarrierEnter,
-    "group": GroupJoin,
-    "barrier, as the last": partial(BarrierWait, last=True),
+    **{f"{make}, a try": partial(acquire, make=make, blocking=False) for make in APART},
+    "detached lock": acquire_detached,
+    "detached lock, held elsewhere": partial(acquire_detached, rival="another"),
+    "detached lock, held by its owner": partial(acquire_detached, rival="owner"),
+    "detached lock, until a deadline": partial(acquire_detached, rival="another", stays=True, timeout=0.05),
+    "detached lock, a try": partial(acquire_detached, blocking=False),
+    "downgrade": downgrade,
+    "resize": resize,
+    **{f"to ask {what}": partial(ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
+    "condition": wait_for_notification,
+    "condition, contested": partial(wait_for_notification, contested=True),
+    "condition, notified by a task": partial(wait_for_notification, by="near"),
+    "condition of a Lock, contested": partial(wait_for_notification, make="Lock", contested=True),
+    "condition of a write lock, contested": partial(wait_for_notification, make="write lock", contested=True),
+    "event": wait_for_event,
+    "event that is set": partial(wait_for_event, is_set=True),
+    "event, to set it": set_event,
+    "latch": wait_for_latch,
+    "number": add,
+    "number, beside another task's": partial(add, beside=True),
+    "value": wait_for_value,
+    "dict, to put": write_entry,
+    "dict, to pop": partial(write_entry, pops=True),
+    "queue, to get": get,
+    "queue, to get what is there": partial(get, there=True),
+    "queue, to claim": claim,
+    "queue, to put": put,
+    "queue that is full, to put": partial(put, full=True),
+    "double barrier": take_part,
+    "group": join,
+    "barrier": wait_at_barrier,
+    "barrier, as the last": partial(wait_at_barrier, last=True),
     **{
-        f"election, {what}": partial(Elect, what=what)
+        f"election, {what}": partial(elect, what=what)
         for what in ("lead", "publish", "stand", "wait", "withdraw", "observe")
     },
-    **{f"to ask {what}": partial(Ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
 }
+"""Each call with its surroundings. `tests/unit/test_registry.py` looks for the classes' names in this file."""

@@ -1,220 +1,538 @@
-"""The cancellation contract, clause by clause: faults, and moments that meet."""
+"""The cancellation contract: wherever and however a call of a task is ended, nothing of it stays, and nobody sleeps.
+
+`calls.py` has the calls, each as a scene. They are cancelled at each of their sleeps, and their loop is closed there;
+those that wait for others are also ended by anyio, by asyncio's timeouts, and while ZooKeeper does not answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
+import anyio
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS
-from tests.aio.loops import cancelled, idle, left, nodes, owning, run, soon, until
+import zkconcurrent
+from tests.aio.calls import AGAINST, APART, CANCELLED, CLOSED, LOCKS, SCENES, Scene, held
+from tests.aio.loops import Counts, cancelled, counting, idle, left, nodes, run, soon, until
 from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
+from zkconcurrent._engine import keeper
+from zkconcurrent._engine.session import Session
 
-every = pytest.mark.parametrize("make", LOCKS)
+MOST = 40  # sleeps; no call has as many
+TURNS = 50  # at so many it is cancelled without a pause
+MORE = 20  # requests of a clean-up, heartbeats included
+ROUND_TRIP = 0.02
+# A party whose loop is closed may break its barrier, as one that dies; an async generator is the closed loop's to end.
+BREAKS = ("barrier", "barrier, as the last", "election, observe")
+Call = Callable[[], Awaitable[object]]
 
 
-@every
-async def test_true_means_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 3: acquire returns True, a cancel that comes after it changes nothing, and the lock is held."""
-    kind = LOCKS[make]
-    lock, other = kind(zk, zk_path), AGAINST.get(make, kind)(far, zk_path)
+class Trap:
+    """Ends a call at the k-th sleep of its task.
 
-    async def own() -> bool:
-        assert await lock.acquire()
-        asyncio.current_task().cancel()  # type: ignore[union-attr]
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        assert not await other.acquire(blocking=False)
-        await lock.release()
+    Args:
+        k: which one, counted from 1.
+        waking: whether as it wakes, when the awaited event has come, and not as it falls asleep.
+        strikes: how: it is cancelled "once"; "twice": once more right behind, and at the next sleep that it has; or, as
+            anyio does, "at each turn" of the loop until its end; or its loop is closed.
+
+    Attributes:
+        sprung: the task slept so often, and was struck.
+    """
+
+    def __init__(self, k: int, *, waking: bool, strikes: str) -> None:
+        self._k, self._waking = k, waking
+        self._closes = strikes == CLOSED
+        self._again, self._always = strikes in ("twice", "at each turn"), strikes == "at each turn"
+        self._sleeps = self._turns = 0
+        self._strikes = 2 if self._again else 1
+        self._task: asyncio.Task[Any] | None = None
+        self.sprung = False
+
+    def set(self, task: asyncio.Task[Any]) -> None:
+        """Watch the task: each of its sleeps begins with a future."""
+        self._task, watched = task, weakref.ref(task)
+        loop = task.get_loop()
+        create_future = loop.create_future
+
+        def created() -> asyncio.Future[Any]:
+            future = create_future()
+            if asyncio.current_task() is watched():
+                self._sleeps += 1
+                if self._sleeps >= self._k and self._strikes:
+                    self._strikes -= 1
+                    if self._waking and not self.sprung:
+                        future.add_done_callback(self._spring)  # before the task itself is told
+                    else:
+                        loop.call_soon(self._spring)
+            return future
+
+        loop.create_future = created  # type: ignore[method-assign]
+
+    def _spring(self, _: object = None) -> None:
+        assert self._task is not None
+        self.sprung = True
+        if self._closes:
+            raise KeyboardInterrupt  # which ends `run_forever` before any other callback
+        self._task.cancel()
+        if self._again:
+            self._task.cancel()
+        if self._always and not self._task.done():
+            self._strikes, self._turns = 0, self._turns + 1
+            # Not at each turn for ever: others wait until the loop is idle.
+            asyncio.get_running_loop().call_later(0 if self._turns < TURNS else 0.002, self._spring)
+
+
+async def outcome(call: Call) -> bool:
+    """Make a call; return whether it was cancelled."""
+    try:
+        assert await call() is not False
+    except asyncio.CancelledError:
         return True
-
-    assert await asyncio.create_task(own())
-    assert await other.acquire(timeout=10)
-    await other.release()
+    return False
 
 
-@every
-def test_granted_and_cancelled_together(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 2: the waiter that is granted the lock as it is cancelled hands it on to the next in line."""
-    against = AGAINST.get(make, LOCKS[make])
-    lock, held, behind = LOCKS[make](zk, zk_path), against(far, zk_path), against(zk, zk_path)
-
-    async def main() -> None:
-        for locally in (False, True):
-            holder = against(zk, zk_path) if locally else held
-            await holder.acquire()
-            first = owning(lock.acquire)
-            await idle(zk)
-            got, over = asyncio.Event(), asyncio.Event()
-            second = asyncio.create_task(hold_until(over, got))
-            await idle(zk)
-            holder.release()  # hands it to a task of this client in this very moment
-            first.cancel()
-            await cancelled(first)
-            await soon(got.wait())
-            await until(lambda: len(nodes(far, zk_path)) <= (3 if "permits" in make else 2))
-            hold = behind._lock_core.newest() if hasattr(behind, "_lock_core") else None
-            assert hold is None or hold.alive
-            over.set()
-            await second
-        await until(lambda: not nodes(far, zk_path))
-
-    async def hold_until(over: asyncio.Event, got: asyncio.Event) -> None:
-        await behind.acquire()
-        got.set()
-        await over.wait()
-        behind.release()
-
-    run(main())
+def in_a_loop_that_is_closed(call: Call, trap: Trap) -> bool:
+    """Make a call in a loop of its own, which is closed if the trap springs; return whether it did."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(outcome(call))
+    trap.set(task)
+    try:
+        with suppress(KeyboardInterrupt):
+            loop.run_until_complete(task)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        return not task.done() or task.result()
+    finally:
+        loop.close()
+        trap._task = None  # nothing keeps it
 
 
-@every
-def test_clean_up_never_suspends(make: str, connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Clauses 1 and 4: while nothing is answered, a cancelled task ends at once, and its node goes afterwards."""
-    zk = connect(hosts=proxy.hosts, **FAST)
-    lock, held = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-    session = zk.client_id[0]
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        await held.acquire()
-        waiting = owning(lock.acquire)
-        await idle(zk)
-        there = len(await asyncio.to_thread(nodes, far, zk_path, session))
-        assert there == (2 if make == "MultiLock" else 1) or "unfair" in make
-        await asyncio.to_thread(proxy.stall)
-        began = loop.time()
-        waiting.cancel()
-        await cancelled(waiting)
-        assert loop.time() - began < 2
-        late = owning(lock.acquire)  # one whose create is not answered
-        await asyncio.sleep(0.05)
-        late.cancel()
-        await cancelled(late)
-        assert loop.time() - began < 3
-        await asyncio.to_thread(proxy.resume)
-        await until(lambda: not nodes(far, zk_path, session))
-        await held.release()
-        assert await lock.acquire(timeout=10)
-        await lock.release()
-        await until(lambda: not left(zk))
-
-    run(main())
+def collected() -> bool:
+    """Have the garbage collected: the task of a closed loop, once the keeper has abandoned its call."""
+    return gc.collect() >= 0
 
 
-@every
-def test_cancelled_while_out_of_reach(
-    make: str, connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy
+def news(client: KazooClient, before: list[Any]) -> list[Any]:
+    """Return what the tasks of a client hold, and did not hold before."""
+    return [hold for hold in held(client) if hold not in before]
+
+
+async def ended(scene: Scene, near: KazooClient, trap: Trap, *, closed: bool) -> tuple[bool, Counts]:
+    """Run a scene; return whether its call was ended by the trap, and what its client did until then."""
+    call = await anext(scene)
+    assert call is not None
+    before = held(near)
+    with counting(near) as counts:
+        task: asyncio.Task[bool]
+        if closed:
+            task = asyncio.create_task(asyncio.to_thread(in_a_loop_that_is_closed, call, trap))
+        else:
+            trap.set(task := asyncio.create_task(outcome(call)))
+        await anext(scene)
+        struck: bool = await soon(task)
+    if closed:
+        Session.of(near).wake_keeper()
+        await until(lambda: collected() and not news(near, before), "nothing is held")
+    assert not news(near, before), "cancelled, and held"
+    with suppress(StopAsyncIteration):
+        await scene.asend((CLOSED if closed else CANCELLED) if struck else "")
+    return struck, counts
+
+
+@pytest.mark.fault(102, 220)
+@pytest.mark.parametrize("waking", [False, True], ids=["asleep", "waking"])
+@pytest.mark.parametrize(
+    ("scene", "strikes"),
+    [
+        (scene, strikes)
+        for scene in SCENES
+        for strikes in ("once", "twice", "at each turn", CLOSED)
+        if strikes != CLOSED or scene not in BREAKS
+    ],
+)
+def test_at_each_sleep(
+    scene: str,
+    waking: bool,
+    strikes: str,
+    connect: Connect,
+    proxy: Proxy,
+    far: KazooClient,
+    zk_path: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Clause 1: nobody answers, or takes connections; the delete is owed by the session, and done when it is back."""
-    zk = connect(hosts=proxy.hosts, **FAST)
-    lock, held = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-    session = zk.client_id[0]
+    """A call that is ended as it falls asleep or wakes leaves no node, hold or sleeper.
+
+    A cancelled call makes no more nodes, and sends hardly more requests, than one that is not.
+    """
+    monkeypatch.setattr(keeper, "IDLE_BEAT", 0.0)  # it finds at each turn which loops are closed
+    zk = connect(hosts=proxy.hosts)
+
+    async def main() -> int:
+        k, counted = 1, list[Counts]()
+        for _ in range(2 * MOST):
+            trap = Trap(k, waking=waking, strikes=strikes)
+            try:
+                struck, counts = await ended(SCENES[scene](zk, far, zk_path), zk, trap, closed=strikes == CLOSED)
+                if strikes == CLOSED:
+                    gc.collect()  # the call's objects go with its loop
+                # First what is left, as this sweeps, which the keeper does later.
+                await until(lambda: not left(zk, far), "nothing is left")
+                await until(lambda: not nodes(far, zk_path), "no node is left")
+            except BaseException as error:
+                raise AssertionError(f"struck at sleep {k}: {nodes(far, zk_path)}, {left(zk, far)}") from error
+            if trap.sprung:
+                k += 1
+                counted.append(counts)
+                continue
+            assert not struck
+            assert max((each.tickets for each in counted), default=0) <= max(
+                counts.tickets, 1
+            )  # a kept lock may need none
+            assert max((each.requests for each in counted), default=0) <= counts.requests + MORE
+            if k > 1:
+                return k - 1
+            # The replies came before it fell asleep; on a busy machine they may do so again and again.
+            proxy.delay(0.005)
+        pytest.fail("it sleeps for ever")
+
+    assert run(main()) > 0
+
+
+class End:
+    """A way to end a call that waits."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+
+    def begin(self, call: Call) -> asyncio.Task[Any]:
+        """Have a task make the call."""
+        return asyncio.create_task(outcome_of(lambda: self.run(call)))
+
+    async def run(self, call: Call) -> None:
+        """Make the call."""
+        await call()
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:
+        """End it."""
+        task.cancel()
+
+    async def after(self) -> None:
+        """Go on, once it has ended."""
+
+
+class ByAnyio(End):
+    """Its cancel scope is cancelled, which cancels the task at each turn of its loop."""
+
+    async def run(self, call: Call) -> None:
+        """Make the call."""
+        with anyio.CancelScope() as self.scope:
+            await call()
+        assert self.scope.cancelled_caught
+        raise asyncio.CancelledError
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
+        """End it."""
+        self.scope.cancel()
+
+
+class ByATimeout(End):
+    """A timeout of asyncio ends it, in a group of tasks."""
+
+    async def run(self, call: Call) -> None:
+        """Make the call."""
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(None) as self.limit, asyncio.TaskGroup() as tasks:
+                tasks.create_task(outcome_of(call))
+        raise asyncio.CancelledError
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
+        """End it."""
+        self.limit.reschedule(0)
+
+
+async def outcome_of(call: Call) -> None:
+    """Make the call, as a coroutine."""
+    await call()
+
+
+class WithItsLoop(End):
+    """Its loop is closed, and the program keeps its task, so that nothing is garbage."""
+
+    def begin(self, call: Call) -> asyncio.Task[Any]:
+        """Have a task of another loop make the call."""
+        self.loop = asyncio.new_event_loop()
+        self.kept = self.loop.create_task(outcome_of(call))
+        self.kept._log_destroy_pending = False  # type: ignore[attr-defined]
+        return asyncio.create_task(asyncio.to_thread(self.run_and_close))
+
+    def run_and_close(self) -> None:
+        """Run the loop until it is stopped, and close it."""
+        self.loop.run_forever()
+        self.loop.close()
+        raise asyncio.CancelledError
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:  # noqa: ARG002
+        """End it."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+class WhileStalled(End):
+    """It is cancelled while nothing is answered, and ends all the same."""
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:
+        """End it."""
+        await asyncio.to_thread(self.proxy.stall)
+        await super().strike(task)
+
+    async def after(self) -> None:
+        """Go on."""
+        await asyncio.to_thread(self.proxy.resume)
+
+
+class WhileCut(WhileStalled):
+    """It is cancelled while no server takes connections, and ends all the same."""
+
+    async def strike(self, task: asyncio.Task[Any]) -> None:
+        """End it."""
+        await asyncio.to_thread(self.proxy.refuse)
+        await asyncio.to_thread(self.proxy.cut)
+        task.cancel()
+
+
+async def struck_as_it_waits(scene: Scene, near: KazooClient, end: End) -> None:
+    """Run a scene whose call waits for others, and is ended there."""
+    call = await anext(scene)
+    assert call is not None
+    task = end.begin(call)
+    await idle(near)
+    assert not task.done()
+    await end.strike(task)
+    with pytest.raises(asyncio.CancelledError):
+        await soon(task)
+    await end.after()
+    Session.of(near).wake_keeper()
+    await anext(scene)
+    with suppress(StopAsyncIteration):
+        await scene.asend(CLOSED if isinstance(end, WithItsLoop) else CANCELLED)
+
+
+ENDS = {
+    "anyio": ByAnyio,
+    **({"timeout": ByATimeout} if sys.version_info >= (3, 11) else {}),
+    CLOSED: WithItsLoop,
+    "stalled": WhileStalled,
+    "out of reach": WhileCut,
+}
+# Those whose cancelled calls wait for ZooKeeper, for a third of the session timeout at most.
+CLEAN_UP = ("condition", "barrier", "double barrier", "queue, to get", "queue that is full, to put")
+WAITS = [
+    *(f"{make}, held elsewhere" for make in APART),
+    "detached lock, held elsewhere",
+    *("event", "latch", "value", "election, lead", "election, wait", "election, observe"),
+    *CLEAN_UP,
+]
+
+
+@pytest.mark.parametrize(
+    ("scene", "end"),
+    [
+        (scene, end)
+        for end in ENDS
+        for scene in WAITS
+        if not (scene in CLEAN_UP and issubclass(ENDS[end], WhileStalled)) and not (scene in BREAKS and end == CLOSED)
+    ],
+)
+def test_as_it_waits(
+    scene: str,
+    end: str,
+    connect: Connect,
+    proxy: Proxy,
+    far: KazooClient,
+    zk_path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A call that waits for others ends as soon as it is struck, holds nothing, and leaves nothing."""
+    monkeypatch.setattr(keeper, "IDLE_BEAT", 0.0)
+    zk = connect(hosts=proxy.hosts, timeout=60, **FAST)  # none ends with the session
 
     async def main() -> None:
-        await held.acquire()
-        waiting = [owning(lock.acquire) for _ in range(3)]
-        await idle(zk)
-        await asyncio.to_thread(proxy.refuse)
-        await asyncio.to_thread(proxy.cut)
-        await until(lambda: not zk.connected)
-        new = owning(lock.acquire)
-        await asyncio.sleep(0.02)
-        for task in (*waiting, new):
-            task.cancel()
-            await cancelled(task)
-        await asyncio.to_thread(proxy.resume)
-        await until(lambda: not nodes(far, zk_path, session))
-        await held.release()
-        assert await lock.acquire(timeout=10)
-        await lock.release()
-        await until(lambda: not left(zk))
+        await struck_as_it_waits(SCENES[scene](zk, far, zk_path), zk, ENDS[end](proxy))
+        gc.collect()  # the errors of a group of tasks keep a queue, and so its member
+        await until(lambda: not left(zk, far), "nothing is left")
+        await until(lambda: not nodes(far, zk_path), "no node is left")
 
     run(main())
 
 
-async def test_a_wait_takes_its_lock_back(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 6: a cancelled wait goes on waiting for its lock, despite further cancels, and ends with the lock held."""
-    mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
-
-    async def wait() -> None:
-        await mine.acquire()
-        try:
-            await mine.wait()
-        finally:
-            assert mine._lock.fencing_token
-            assert not await theirs.acquire(blocking=False)
-            mine.release()
-
-    task = asyncio.create_task(wait())
-    await idle(zk)
-    async with theirs:
-        for _ in range(5):
-            task.cancel()
-            await idle(zk)
-            assert not task.done()
-    await cancelled(task)
-    await until(lambda: not nodes(far, zk_path))
+@pytest.mark.fault(220)
+async def test_a_scope_inside_the_lock(zk: KazooClient, zk_path: str) -> None:
+    """A scope of anyio within the block of the lock ends while the lock is held, and the block goes on."""
+    condition = aio.Condition(zk, zk_path)
+    async with condition:
+        with anyio.CancelScope() as scope:
+            asyncio.get_running_loop().call_later(0.1, scope.cancel)
+            await condition.wait()
+        assert scope.cancelled_caught
+        assert condition._lock.hold_count() == 1
+    assert condition._lock.hold_count() == 0
 
 
-async def test_a_notification_is_not_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 6: one that was notified, and is cancelled before it has its lock back, has another waiter notified."""
-    mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
-
-    async def wait(condition: aio.Condition) -> bool:
-        async with condition:
-            return await condition.wait()
-
-    first = asyncio.create_task(wait(mine))
-    await idle(zk)
-    second = asyncio.create_task(wait(theirs))
-    await idle(far)
-    async with theirs:
-        await theirs.notify()
-        await idle(zk)
-        first.cancel()
-    await cancelled(first)
-    assert await soon(second)
-    await until(lambda: not nodes(far, zk_path))
-
-
-def test_a_wait_that_is_cut_off(connect: Connect, far: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """Clause 6: cancelled while the service is out of reach, it ends in bounded time; its lock is a loss."""
-    zk = connect(hosts=proxy.hosts, timeout=4, **FAST)
-    mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
+@pytest.mark.fault(220)
+def test_a_condition_out_of_reach(connect: Connect, proxy: Proxy, far: KazooClient, zk_path: str) -> None:
+    """Cancelled at each turn while it acquires the lock, a wait gives up a third of T after the outage."""
+    zk = connect(proxy.hosts, timeout=4, **FAST)
+    condition, other = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
+    session = Session.of(zk)
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
+        entered = asyncio.Event()
 
         async def wait() -> None:
-            async with mine:
-                try:
-                    await mine.wait()
-                finally:
-                    with pytest.raises(LockLostError):
-                        mine.release()
-                    with pytest.raises(RuntimeError):
-                        mine.release()
-                    await mine.acquire()  # the end of the block releases
+            async with condition:
+                entered.set()
+                with pytest.raises(LockLostError):
+                    await condition.wait()
+                raise asyncio.CancelledError
 
         task = asyncio.create_task(wait())
+        await entered.wait()
         await idle(zk)
-        await asyncio.to_thread(proxy.refuse)
-        await asyncio.to_thread(proxy.cut)
-        await until(lambda: not zk.connected)
-        began = loop.time()
-        task.cancel()
-        await asyncio.sleep(2.5)
-        await asyncio.to_thread(proxy.resume)
-        await soon(asyncio.wait([task]))
-        assert task.cancelled()
-        assert loop.time() - began < 15
-        await until(lambda: not nodes(far, zk_path))
-        async with theirs:
-            await theirs.notify()
-        await until(lambda: not left(zk, far))
+        async with other:
+            async with other:
+                await other.notify_all()
+            await until(lambda: len(far.get_children(condition._lock.path)) == 2, "it acquires the lock again")
+            proxy.refuse()
+            proxy.cut()
+            await until(lambda: not session.link.connected, "the connection is lost")
+            began = session.now()
+            with counting(zk) as counts:
+                while not task.done():  # each turn is a cancel, as anyio's
+                    task.cancel()
+                    await asyncio.sleep(0.001)
+            assert session.now() - began >= session.timeout / 3
+            assert counts.tickets == 0
+        await cancelled(task)
+        proxy.resume()
+        await until(lambda: not left(zk, far) and not nodes(far, zk_path), "nothing is left")
+
+    asyncio.run(main())
+
+
+@pytest.mark.fault(82, 220)
+@pytest.mark.parametrize("cancels", [1, 100])
+def test_an_item_under_way(cancels: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """It is back in its place before the cancellation goes on, so a program may stop its client at once."""
+    client = connect(proxy.hosts)
+    queue: aio.Queue[bytes] = aio.Queue(client, zk_path)
+
+    async def main() -> None:
+        await queue.put(b"one")
+        with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+            task = asyncio.create_task(queue.get())
+            await asyncio.to_thread(held.wait)
+            for _ in range(cancels):
+                task.cancel()
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.1)
+            assert not task.done()
+            held.release()
+            await cancelled(task)
 
     run(main())
+    client.stop()
+    assert zkconcurrent.Queue[bytes](zk, zk_path).get_nowait() == b"one"
+
+
+@pytest.fixture
+def slow(connect: Connect, proxy: Proxy) -> KazooClient:
+    """A client whose requests are cancelled long before their replies."""
+    client = connect(hosts=proxy.hosts)
+    proxy.delay(ROUND_TRIP / 2)
+    return client
+
+
+async def begin_in_vain(lock: Any, after: float = 0.0) -> None:
+    """Begin to acquire, and be cancelled so many round trips later."""
+
+    async def call() -> None:
+        await lock.acquire()
+
+    task = asyncio.create_task(call())
+    await asyncio.sleep(after * ROUND_TRIP)
+    task.cancel()
+    await cancelled(task)
+
+
+@pytest.mark.fault(255)
+@pytest.mark.parametrize("kind", APART)
+async def test_the_next_call_sees_a_free_lock(kind: str, slow: KazooClient, zk_path: str) -> None:
+    """The node of a cancelled acquire blocks no call of this client that follows, at whatever moment."""
+    lock, other = LOCKS[kind](slow, zk_path), AGAINST.get(kind, LOCKS[kind])(slow, zk_path)
+    await lock.acquire()
+    await lock.release()  # the path exists
+    for behind in (0.0, 0.3, 0.8, 1.2, 1.7):
+        for options in ({"blocking": False}, {"timeout": 0.001}):
+            await begin_in_vain(lock)
+            await asyncio.sleep(behind * ROUND_TRIP)
+            assert await other.acquire(**options), f"{options}, {behind} round trips behind"
+            await other.release()
+
+
+@pytest.mark.fault(255)
+async def test_the_next_call_counts_no_cancelled_one(slow: KazooClient, zk_path: str) -> None:
+    """The same of calls that ask who is there: a lock is not locked, and a permit is available."""
+    lock, semaphore = aio.Lock(slow, f"{zk_path}/lock"), aio.Semaphore(slow, f"{zk_path}/semaphore", 2)
+    for one in (lock, semaphore):
+        async with one:
+            pass
+    await begin_in_vain(lock)
+    assert not await lock.fetch_locked()
+    await begin_in_vain(lock)
+    assert await lock.owner() is None
+    await begin_in_vain(semaphore, 1.5)  # while it takes its permit
+    assert await semaphore.available() == 2
+
+
+@pytest.mark.fault(255)
+def test_the_next_call_after_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The same if the reply to the create is lost, and the next call is the first on the new connection."""
+    client = connect(hosts=proxy.hosts)
+
+    async def main() -> None:
+        lock = aio.Lock(client, zk_path)
+        async with lock:
+            pass
+        link = Session.of(client).link
+        before = link.connection
+        with proxy.lose_answer("create2") as fault:
+            task = asyncio.create_task(lock.acquire())
+            await asyncio.to_thread(fault.wait)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await until(lambda: link.connected and link.connection is not before, "it is connected again")
+        assert await lock.acquire(blocking=False)
+        await lock.release()
+
+    run(main())
+
+
+@pytest.mark.fault(255)
+async def test_a_lock_that_another_holds_is_not_free(slow: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The next call is refused where somebody holds, ahead of the cancelled one or behind it."""
+    lock, elsewhere = aio.Lock(slow, zk_path), aio.Lock(far, zk_path)
+    async with elsewhere:
+        await begin_in_vain(lock)
+        assert not await lock.acquire(blocking=False)
+    await begin_in_vain(lock)
+    async with elsewhere:
+        assert not await lock.acquire(blocking=False)

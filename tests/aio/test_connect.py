@@ -223,17 +223,11 @@ def test_a_cancel_where_nobody_answers(silent: str) -> None:
         connecting = asyncio.create_task(aio.connect(f"zk://{silent}?timeout=9").__aenter__())
         await asyncio.sleep(0.2)
         connecting.cancel()
-        before = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
             await connecting
-        assert time.monotonic() - before < 2.0
+        assert "zkconcurrent start" in [thread.name for thread in threading.enumerate()]  # it did not wait for that
 
-    before = time.monotonic()
     asyncio.run(main())
-    for thread in threading.enumerate():
-        if thread.name == "zkconcurrent start":
-            thread.join()
-    assert time.monotonic() - before < 20.0
 
 
 def test_a_cancel_at_any_time(zookeeper: Server) -> None:

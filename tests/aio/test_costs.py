@@ -1,4 +1,4 @@
-"""Each call of `aio` sends the same requests as its threaded twin, counted on the wire, and leaves nothing."""
+"""Each call of `aio` sends the same requests as its twin for threads, counted on the wire, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import gc
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS
-from tests.aio.loops import idle, left, nodes, run, soon, until
+from tests.aio.loops import idle, left, nodes, run, until
+from tests.aio.test_tests_of_threads import generic
 from tests.conftest import Connect
+from tests.costs import test_costs as of_threads
 from tests.helpers.count import Count, answered
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
@@ -36,108 +36,7 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
         yield proxy
 
 
-async def counting(proxy: Proxy, call: Callable[[], Any]) -> Count:
-    """Return what a call sends."""
-    with proxy.counting() as count:
-        await call()
-    return count
-
-
-LOCK = {"create2": 1, "getChildren": 1}
-PERMIT = {"create2": 1, "getChildren": 3, "getData": 1, "multi": 1}
-ACQUIRE = {
-    **dict.fromkeys(LOCKS, (LOCK, 1)),
-    **dict.fromkeys(("Semaphore", "BoundedSemaphore", "three permits"), (PERMIT, 2)),
-    "MultiLock": ({"create2": 2, "getChildren": 2}, 2),
-}
-RELEASE = {**dict.fromkeys(LOCKS, 1), "three permits": 3, "MultiLock": 2}
-
-
-@pytest.mark.parametrize("make", LOCKS)
-async def test_uncontended(make: str, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Acquire and release cost what those of threads do: the writes, the reads and the round trips."""
-    lock = LOCKS[make](counted, zk_path)
-    await lock.acquire()
-    await lock.release()
-    acquiring = await counting(proxy, lock.acquire)
-    releasing = await counting(proxy, lambda: lock.release())
-    requests, flights = ACQUIRE[make]
-    assert acquiring.requests == requests
-    assert acquiring.flights == flights
-    assert releasing.requests == {"delete": RELEASE[make]}
-    assert releasing.flights == 1
-
-
-@pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "unfair Lock"])
-async def test_contended(make: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Until it waits: one write, three reads, two round trips. Handed over by another process: one event, no request.
-
-    The second event is that of its own node. A writer behind a writer has one read and one event less, and lists.
-    """
-    lists = make == "write lock"
-    mine, theirs = AGAINST.get(make, LOCKS[make])(zk, zk_path), LOCKS[make](counted, zk_path)
-
-    async def acquire() -> None:
-        await theirs.acquire()
-        await theirs.release()
-
-    await mine.acquire()
-    with proxy.costs(**LOCK, getData=2 - lists, flights=2) as until_waiting:
-        waiting = asyncio.create_task(acquire())
-        await until(answered(until_waiting, "getData", 2 - lists))
-    with proxy.costs(delete=1, getChildren=lists) as handed_over:
-        mine.release()
-        await soon(waiting)
-    assert sum(handed_over.events.values()) == 2 - lists
-
-
-async def test_between_tasks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Between tasks of one process, a release is one delete, and the next goes on without any request."""
-    lock = aio.Lock(counted, zk_path)
-    await lock.acquire()
-    with proxy.counting() as until_waiting:
-        waiting = asyncio.create_task(lock.acquire())
-        await until(answered(until_waiting, "getData", 2))
-    with proxy.costs(delete=1):
-        released = lock.release()
-        assert await soon(waiting)  # it may go on once the delete was sent, before the proxy has it
-        await released
-    await lock.release()
-
-
-async def test_again_and_tries(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """To acquire again sends nothing; a failing try is two reads in one round trip."""
-    lock, other = aio.RLock(counted, zk_path), aio.RLock(zk, zk_path)
-
-    async def again() -> None:
-        for _ in range(3):
-            async with lock:
-                pass
-
-    async with lock:
-        assert not (await counting(proxy, again)).requests
-    async with other:
-        count = await counting(proxy, lambda: lock.acquire(blocking=False))
-    assert count.requests == {"sync": 1, "getChildren": 1}
-    assert count.flights == 1
-
-
-async def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """A question is two reads in one round trip; a change is these, and one write."""
-    event, latch = aio.Event(counted, zk_path), aio.CountDownLatch(counted, f"{zk_path}-l", 3)
-    await event.set()
-    await latch.count_down()
-    looks = {"sync": 1, "getData": 1}
-    for call in (event.fetch, event.wait, event.set):
-        count = await counting(proxy, call)
-        assert count.requests == looks
-        assert count.flights == 1
-    count = await counting(proxy, event.clear)
-    assert count.requests == {**looks, "setData": 1}
-    assert count.flights == 2
-    assert (await counting(proxy, latch.fetch_count)).requests == {**looks, "getChildren": 1}
-    assert (await counting(proxy, latch.count_down)).requests == {**looks, "getChildren": 1, "create": 1}
-
+TestCosts = generic(of_threads)
 
 LEAVES = {  # of three parties: the client's, the one that leaves, and the requests that the client sends then
     "the one that leaves": (2, 2, {"sync": 1, "getData": 3, "multi": 1}, 2),

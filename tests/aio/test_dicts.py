@@ -113,36 +113,6 @@ def test_stale_copies(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: 
     asyncio.run(main())
 
 
-@pytest.mark.fault(102)
-@pytest.mark.parametrize("applied", [True, False])
-def test_cancelled_writes(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
-    """A cancelled write was applied or not; the copy learns of it, and the next writes are not disturbed."""
-    client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
-
-    async def main() -> None:
-        d: aio.Dict[int] = aio.Dict(client, zk_path, codec=JSON)
-        await d.ready()
-        await d.put("a", 0)
-        for n in range(1, 4):
-            with proxy.hold("multi") as held:
-                writing = asyncio.create_task(d.put("a", n))
-                await asyncio.to_thread(held.wait)
-                writing.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await writing
-                if applied:
-                    held.release()
-                else:
-                    held.cancel()
-                    proxy.cut()
-            await d.put("b", n)
-            assert d["b"] == n
-        assert d["a"] in range(4)
-
-    asyncio.run(main())
-    assert zkconcurrent.Dict[int](zk, zk_path, codec=JSON)["b"] == 3
-
-
 def test_a_stopped_client(connect: Connect, zk_path: str) -> None:
     """A call on a stopped client is an error at once, a read too."""
     client = connect()
@@ -162,41 +132,3 @@ def test_a_stopped_client(connect: Connect, zk_path: str) -> None:
                 await asyncio.sleep(0.01)
 
     asyncio.run(main())
-
-
-def test_namespaces(zk: KazooClient, zk_path: str) -> None:
-    """Both kinds of namespace have them, for tasks and for threads."""
-
-    async def use(names: aio.Namespace) -> None:
-        d = names.Dict("d", codec=JSON)
-        await d.ready()
-        await d.put("a", [1])
-        await d.update({"b": (2,)}, c=3)
-        d["a"].append(2)
-        assert dict(d.items()) == {"a": [1], "b": [2], "c": 3} == d.copy()
-        assert sorted(map(str, d.values())) == ["3", "[1]", "[2]"]
-        assert await d.replace("c", 3, 4)
-        assert not await d.replace("c", 3, 4)
-        assert not await d.remove("c", 3)
-        assert await d.remove("c", 4)
-        assert await d.setdefault("c", 5) == 5
-        assert await d.pop("c") == 5
-        assert await d.pop("c", None) is None
-        await d.delete("b")
-        assert await d.popitem() == ("a", [1])
-        await d.clear()
-        assert not d.stale
-        s = names.Set("s")
-        await s.ready()
-        await s.add("a")
-        await s.add("b")
-        await s.discard("c")
-        await s.remove("b")
-        assert s | {"c"} == {"a", "c"}
-        assert await s.pop() == "a"
-        await s.clear()
-        with pytest.raises((ValueError, TypeError)):
-            await s.add("")
-
-    asyncio.run(use(aio.namespace(zk, zk_path)))
-    asyncio.run(use(aio.namespace("local")))

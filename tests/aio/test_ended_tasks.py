@@ -12,76 +12,17 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS
-from tests.aio.loops import idle, left, nodes, owning, run, soon, until
+import zkconcurrent
+from tests.aio.calls import AGAINST, BLOCKS, LOCKS
+from tests.aio.loops import idle, nodes, owning, run, soon, until
+from tests.conftest import PATIENCE
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
 from zkconcurrent import aio
-from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
-WAITS: dict[str, Callable[[KazooClient, str], Any]] = {
-    **{make: (lambda client, path, make=make: LOCKS[make](client, path).acquire()) for make in LOCKS},
-    "event": lambda client, path: aio.Event(client, path).wait(),
-    "latch": lambda client, path: aio.CountDownLatch(client, path, 1).wait(),
-    "value": lambda client, path: aio.SharedValue(client, path, b"").wait_for(bool),
-    "condition": lambda client, path: wait_on(aio.Condition(client, path)),
-}
-
-
-async def wait_on(condition: aio.Condition) -> None:
-    """Wait to be notified."""
-    async with condition:
-        await condition.wait()
-
-
-@pytest.mark.parametrize("wait", WAITS)
-def test_loops_that_are_closed(wait: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 7: a loop is closed, and its task never ended: the call is abandoned, and its node goes."""
-    session = zk.client_id[0]
-    loops, kept = 100 if wait == "Lock" else 10, []
-    rival = AGAINST.get(wait, LOCKS[wait])(far, zk_path) if wait in LOCKS else None
-
-    async def acquire(call: Callable[[], Any]) -> None:
-        await call()
-
-    async def hold() -> None:
-        if rival is not None:
-            await rival.acquire()
-            held.set()
-            await over.wait()
-            await rival.release()
-
-    async def settle() -> None:
-        await idle(zk)
-
-    holding = asyncio.new_event_loop()
-    held, over = asyncio.Event(), asyncio.Event()
-    owner = holding.create_task(hold())
-    holding.run_until_complete(held.wait() if rival is not None else settle())
-    for _ in range(loops):
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(acquire(lambda: WAITS[wait](zk, zk_path)))
-        loop.run_until_complete(settle())
-        assert not task.done()
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        kept.append(task)
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-    # Kept, as a program may: nothing is garbage.
-    eventually(lambda: not nodes(far, zk_path, session), "the nodes of closed loops are gone")
-    over.set()
-    holding.run_until_complete(owner)
-    holding.run_until_complete(holding.shutdown_default_executor())
-    holding.close()
-    gc.collect()
-    kept.clear()
-    gc.collect()
-    eventually(lambda: not left(zk), "the client knows of no call")
-
-
 OWNED: dict[str, Any] = {
-    **{make: LOCKS[make] for make in ("RLock", "unfair RLock", "read lock", "write lock")},
+    **{make: LOCKS[make] for make in ("RLock", "read lock")},
     "MultiLock": lambda client, path: aio.MultiLock([aio.RLock(client, f"{path}/a"), aio.RLock(client, f"{path}/b")]),
 }
 
@@ -184,11 +125,8 @@ async def test_a_generator_after_a_task_that_has_forgotten(
     await until(lambda: not nodes(far, zk_path))
 
 
-def test_a_reader_that_is_thrown_away_beside_another(
-    zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_that_is_thrown_away_beside_another(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The end of a task that is collected while another runs, with the same read lock held, leaves the other's hold."""
-    monkeypatch.setattr(Session, "wake_keeper", Session.sweep)  # the keeper may be as quick
     read, write = LOCKS["read lock"](zk, zk_path), LOCKS["write lock"](far, zk_path)
 
     async def hold() -> None:
@@ -225,8 +163,7 @@ def test_a_reader_that_is_thrown_away_beside_another(
 
 @pytest.mark.fault(135)
 @pytest.mark.parametrize(
-    ("make", "block"),
-    [("Lock", "condition"), ("RLock", "condition"), ("write lock", "condition"), ("Lock", "hold"), ("RLock", "lock")],
+    ("make", "block"), [("Lock", "condition"), ("RLock", "condition"), ("Lock", "hold"), ("RLock", "lock")]
 )
 def test_a_waiter_that_is_thrown_away_beside_a_holder(
     make: str, block: str, zk: KazooClient, far: KazooClient, zk_path: str
@@ -278,35 +215,69 @@ def test_a_waiter_that_is_thrown_away_beside_a_holder(
     eventually(lambda: not nodes(far, f"{zk_path}-lock"), "nothing holds the lock")
 
 
-@pytest.mark.parametrize(
-    ("make", "block"),
-    [
-        *((make, False) for make in OWNED),
-        *((make, True) for make in ("Lock", "RLock", "write lock", "Semaphore", "MultiLock")),
-    ],
-)
-def test_a_holder_whose_loop_is_closed(make: str, block: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 7: a task that is thrown away holds nothing any more: in its `async with`, or if only it may release."""
-    lock = (LOCKS if block else OWNED)[make](zk, zk_path)
-
-    async def hold() -> None:
-        if not block:
-            assert await lock.acquire()
-            await asyncio.Event().wait()
-        async with lock:
-            await asyncio.Event().wait()
-
-    async def main() -> None:
-        task = asyncio.create_task(hold())
-        await idle(zk)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(main())
+def thrown_away(loop: asyncio.AbstractEventLoop, stay: Callable[[asyncio.Event], Any]) -> None:
+    """Run a task until it has set its event, close its loop, and leave it to the garbage collector."""
+    inside = asyncio.Event()
+    task = loop.create_task(stay(inside))
+    loop.run_until_complete(inside.wait())
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
     loop.run_until_complete(loop.shutdown_default_executor())
-    assert nodes(far, zk_path)
     loop.close()
-    del loop
+
+
+@pytest.mark.fault(125, 141)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("make", [*BLOCKS, "claim()"])
+def test_a_block_whose_loop_is_closed(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Clause 7: a task that is thrown away in its block keeps nothing, although its client lives on."""
+    queue, elsewhere = aio.Queue[bytes](zk, f"{zk_path}-q"), zkconcurrent.Queue[bytes](far, f"{zk_path}-q")
+    elsewhere.put(b"one")
+
+    async def stay(inside: asyncio.Event) -> None:
+        async with queue.claim() if make == "claim()" else BLOCKS[make](zk, zk_path):
+            inside.set()
+            await asyncio.Event().wait()
+
+    thrown_away(asyncio.new_event_loop(), stay)
+    gc.collect()
+    assert elsewhere.get(timeout=PATIENCE) == b"one"
+    eventually(lambda: not nodes(far, zk_path), "what its block kept is gone")
+
+
+@pytest.mark.parametrize("make", OWNED)
+def test_an_owner_whose_loop_is_closed(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Clause 7: so does one that is thrown away with a lock which only it may release."""
+    lock = OWNED[make](zk, zk_path)
+
+    async def stay(inside: asyncio.Event) -> None:
+        assert await lock.acquire()
+        inside.set()
+        await asyncio.Event().wait()
+
+    thrown_away(asyncio.new_event_loop(), stay)
+    gc.collect()
+    eventually(lambda: not nodes(far, zk_path), "the holder's node is gone")
+
+
+@pytest.mark.fault(125)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of the lock, which goes with the task
+def test_a_closed_loop_with_a_task_that_waits_for_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Nothing keeps the task, though another one waits for the loss of its hold."""
+
+    async def wait(lock: aio.Lock) -> None:
+        await lock.lost.wait()
+
+    async def stay(inside: asyncio.Event) -> None:
+        lock = aio.Lock(zk, zk_path)
+        async with lock.hold(cancel_on_loss=False):
+            waiter = asyncio.ensure_future(wait(lock))
+            waiter._log_destroy_pending = False  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+            inside.set()
+            await asyncio.Event().wait()
+            del waiter
+
+    thrown_away(asyncio.new_event_loop(), stay)
     gc.collect()
     eventually(lambda: not nodes(far, zk_path), "the holder's node is gone")
 

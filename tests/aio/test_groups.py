@@ -14,7 +14,6 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import PATIENCE, Connect
-from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
@@ -86,31 +85,6 @@ def test_a_lost_membership(zk: KazooClient, connect: Connect, proxy: Proxy, zk_p
     assert zk.get_children(zk_path) == []
 
 
-def test_a_cancelled_join(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """It waits for nothing and leaves no node, before and while the create is under way."""
-    mine = connect(hosts=proxy.hosts)
-    zkconcurrent.Group(mine, zk_path).join().leave()
-
-    async def main() -> None:
-        group = aio.Group(mine, zk_path)
-        with proxy.hold("multi", where=lambda message: message.path.endswith("/mine")) as fault:
-            joining = asyncio.ensure_future(group.join(b"", "mine").__aenter__())
-            await asyncio.to_thread(fault.wait)
-            joining.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(joining, 2)
-        with proxy.hold("multi", where=lambda message: message.path.endswith("/early")):
-            early = asyncio.ensure_future(group.join(b"", "early").__aenter__())
-            await asyncio.sleep(0)
-            early.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await early
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-    state = zkconcurrent.Group(mine, zk_path)._path_state
-    eventually(lambda: zk.get_children(zk_path) == [] and not state.members)
-
-
 def test_tasks_and_threads_are_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A task and a thread of another client enter and leave together."""
     other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
@@ -139,31 +113,6 @@ def test_tasks_and_threads_are_parties(zk: KazooClient, connect: Connect, zk_pat
     assert zk.get_children(zk_path) == []
 
 
-def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A cancelled enter leaves no node; a cancelled leave has left."""
-    other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
-
-    async def main() -> None:
-        barrier = aio.DoubleBarrier(zk, zk_path, 2)
-
-        async def take_part() -> None:
-            await barrier.enter()
-            await barrier.leave()
-
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(take_part(), 0.3)
-        await asyncio.to_thread(lambda: zk.get_children(zk_path) == [])
-        entering = threading.Thread(target=other.enter)
-        entering.start()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(take_part(), 3)
-        await asyncio.to_thread(entering.join)
-        await asyncio.to_thread(lambda: len(zk.get_children(zk_path)) == 2)
-
-    asyncio.run(asyncio.wait_for(main(), 60))
-    other._path_state.inside.clear()  # its thread has ended inside
-
-
 @pytest.mark.fault(392)
 def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
     """A task made for an enter, or a leave, alone is refused before anything is sent."""
@@ -181,33 +130,6 @@ def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
             assert await asyncio.wait_for(barrier.leave(), 10)
 
     asyncio.run(main())
-
-
-def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str) -> None:
-    """A task that is thrown away with its loop inside of two blocks leaves the barrier, and the group."""
-    barrier, group = aio.DoubleBarrier(zk, f"{zk_path}/d", 1), aio.Group(zk, f"{zk_path}/g")
-
-    async def stay() -> None:
-        async with group.join(b"", "id"), barrier:
-            await asyncio.sleep(60)
-
-    loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda *_: None)  # asyncio reports the task that is thrown away
-    task = loop.create_task(stay())
-    while not zk.exists(f"{zk_path}/d/ready"):
-        loop.run_until_complete(asyncio.sleep(0.01))
-    loop.run_until_complete(asyncio.sleep(0.2))
-    assert zk.get_children(f"{zk_path}/g") == ["id"]
-    loop.close()
-    del task
-    gc.collect()
-    eventually(lambda: zk.get_children(f"{zk_path}/g") == [] and zk.get_children(f"{zk_path}/d") == ["ready"])
-
-    async def again() -> None:
-        assert await barrier.enter(0)
-        assert await barrier.leave(0)
-
-    asyncio.run(again())
 
 
 @pytest.mark.fault(353)

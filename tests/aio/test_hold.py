@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
-import time
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.calls import AGAINST, LOCKS
-from tests.aio.loops import idle, nodes, soon, until
-from tests.conftest import PATIENCE
+from tests.aio.calls import AGAINST, BLOCKS, LOCKS
+from tests.aio.loops import cancelled, idle, nodes, soon, until
 from zkconcurrent import LockLostError, aio
-from zkconcurrent._runtime.identity import HOST
-from zkconcurrent._threads.base import lock_base
 
-every = pytest.mark.parametrize("make", [make for make in LOCKS if make != "three permits"])
+some = pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore", "MultiLock"])
 
 
 def cancels() -> int:
@@ -33,7 +28,7 @@ async def lose(far: KazooClient, path: str) -> None:
     await asyncio.to_thread(lambda: far.delete(max(nodes(far, path))))
 
 
-@every
+@some
 async def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """The block holds; it releases at its end, also after an error, and leaves its error alone."""
     lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
@@ -55,18 +50,6 @@ async def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) 
     assert not await asyncio.to_thread(nodes, far, zk_path)
 
 
-BLOCKS = {
-    **LOCKS,
-    "hold()": lambda client, path: aio.Lock(client, path).hold(),
-    "lead()": lambda client, path: aio.Election(client, path).lead(),
-    "join()": lambda client, path: aio.Group(client, path).join(),
-    "Condition": aio.Condition,
-    "DetachedLock": lambda client, path: aio.DetachedLock(client, path, "owner"),
-    "DoubleBarrier": lambda client, path: aio.DoubleBarrier(client, path, 1),
-    "synchronized": aio.synchronized,
-}
-
-
 def below(client: KazooClient, path: str) -> list[str]:
     """Return all nodes below a path."""
     names = [f"{path}/{name}" for name in client.get_children(path)]
@@ -75,7 +58,7 @@ def below(client: KazooClient, path: str) -> list[str]:
 
 @pytest.mark.fault(421)
 @pytest.mark.parametrize("error", [KeyError, LockLostError])
-@pytest.mark.parametrize("make", [make for make in BLOCKS if make != "three permits"])
+@pytest.mark.parametrize("make", BLOCKS)
 async def test_a_forked_child(
     make: str, error: type[Exception], zk: KazooClient, far: KazooClient, zk_path: str
 ) -> None:
@@ -96,26 +79,7 @@ async def test_a_forked_child(
         raise
 
 
-@every
-async def test_not_in_time(
-    make: str, zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TimeoutError names the path and the holder; the body does not run, and nothing is left."""
-    monkeypatch.setattr(lock_base, "CLEAN_UP_PATIENCE", 30.0)
-    task = asyncio.current_task()
-    assert task is not None
-    holder = f"held by thread {task.get_name()!r} of process {os.getpid()} on host {HOST!r}"
-    lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
-    async with other:
-        before = await asyncio.to_thread(nodes, far, zk_path)
-        for timeout in (0, 0.05):
-            with pytest.raises(TimeoutError, match=f"^not acquired .*: {zk_path}[^ ]*, {holder}$"):
-                async with lock.hold(timeout):
-                    pytest.fail("the body ran")
-        await until(lambda: nodes(far, zk_path) == before)
-
-
-@every
+@some
 async def test_lost(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A loss cancels the body; LockLostError leaves the block, and its task is not being cancelled after it."""
     lock = LOCKS[make](zk, zk_path)
@@ -147,45 +111,22 @@ async def test_a_loss_that_is_not_settled(zk: KazooClient, far: KazooClient, zk_
         await lock.acquire()
 
 
-async def test_cancelled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """A cancellation from outside goes on through the block."""
-    lock = aio.Lock(zk, zk_path)
-    inside = asyncio.Event()
+@pytest.mark.parametrize("lost", [False, *([True] if sys.version_info >= (3, 11) else [])])  # Python 3.10 counts none
+async def test_cancelled(lost: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A cancellation from outside goes on through the block, also if the loss reaches the task together with it."""
+    block, inside = aio.Lock(zk, zk_path).hold(), asyncio.Event()
 
     async def body() -> None:
-        async with lock.hold():
-            inside.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(body())
-    await soon(inside.wait())
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await until(lambda: not nodes(far, zk_path))
-
-
-async def test_cancelled_in_the_same_turn(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """The loss and a cancellation from outside reach the task together: the cancellation wins."""
-    if sys.version_info < (3, 11):
-        pytest.skip("Python 3.10 does not count cancellations")
-    lock = aio.Lock(zk, zk_path)
-    inside = asyncio.Event()
-    blocks = []
-
-    async def body() -> None:
-        block = lock.hold()
-        blocks.append(block)
         async with block:
             inside.set()
             await asyncio.Event().wait()
 
     task = asyncio.create_task(body())
     await soon(inside.wait())
-    blocks[0]._cancel()  # as the loss does
+    if lost:
+        block._cancel()  # as the loss does
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cancelled(task)
     await until(lambda: not nodes(far, zk_path))
 
 
@@ -260,35 +201,3 @@ async def test_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk
             assert await soon(lost.wait())
     assert cancels() == 0
     await until(lambda: not nodes(far, zk_path))
-
-
-@pytest.mark.fault(125)
-@every
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
-def test_a_closed_loop(make: str, waits: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """The hold ends with the task, which nothing keeps, whether or not another one waits for the loss: fault 125."""
-
-    async def wait(lock: Any) -> None:
-        await lock.lost.wait()
-
-    async def hold() -> None:
-        lock = LOCKS[make](zk, zk_path)
-        async with lock.hold(cancel_on_loss=not waits):
-            waiter = asyncio.ensure_future(wait(lock)) if waits else None
-            await asyncio.sleep(0)
-            held.set()
-            await asyncio.Event().wait()
-            del waiter
-
-    loop, held = asyncio.new_event_loop(), asyncio.Event()
-    task = loop.create_task(hold())
-    loop.run_until_complete(held.wait())
-    assert nodes(far, zk_path)
-    loop.close()
-    del task
-    gc.collect()
-    begun = time.monotonic()
-    while nodes(far, zk_path):
-        assert time.monotonic() < begun + PATIENCE
-        time.sleep(0.01)

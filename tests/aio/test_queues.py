@@ -8,7 +8,6 @@ names the others, and the tests below say the same of ours.
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,8 +20,6 @@ from test.test_asyncio import test_queues as theirs
 
 import zkconcurrent
 from tests.conftest import Connect
-from tests.helpers.eventually import eventually
-from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, aio
 from zkconcurrent.testing import Server
 
@@ -239,109 +236,3 @@ def test_claims(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
     run(test())
     assert other.empty()
-
-
-@pytest.mark.fault(82)
-@pytest.mark.parametrize("delay", [0.0, 0.005, 0.015, 0.025, 0.035, 0.045, 0.06])
-def test_a_cancelled_get_takes_nothing(
-    delay: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """Wherever the cancellation strikes, the item was returned, or is in its place for others."""
-    client = connect(proxy.hosts)
-    queue: aio.Queue[bytes] = aio.Queue(client, zk_path)
-
-    async def test() -> list[bytes]:
-        for n in range(3):
-            await queue.put(b"%d" % n)
-        proxy.delay(0.01)
-        task = asyncio.create_task(queue.get())
-        await asyncio.sleep(delay)
-        task.cancel()
-        try:
-            return [await task]
-        except asyncio.CancelledError:
-            return []
-
-    taken = asyncio.run(test())
-    eventually(lambda: not queue._core._path_state._left)
-    other = zkconcurrent.Queue[bytes](zk, zk_path)
-    eventually(lambda: other.qsize() == 3 - len(taken))
-    assert taken + [other.get_nowait() for _ in range(3 - len(taken))] == [b"0", b"1", b"2"]
-    assert queue._core._view.unfinished == len(taken)
-
-
-def test_a_cancelled_get_before_the_client_stops(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The item is back in its place before the cancellation goes on, so a program may stop its client at once."""
-    client = connect(proxy.hosts)
-    queue: aio.Queue[bytes] = aio.Queue(client, zk_path)
-
-    async def test() -> None:
-        await queue.put(b"one")
-        with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
-            task = asyncio.create_task(queue.get())
-            await asyncio.to_thread(held.wait)
-            task.cancel()
-            await asyncio.sleep(0.1)
-            held.release()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(test())
-    client.stop()
-    assert zkconcurrent.Queue[bytes](zk, zk_path).get_nowait() == b"one"
-
-
-@pytest.mark.fault(82)
-def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str) -> None:
-    """`wait_for(queue.get(), ...)` in a loop gets each item once."""
-    queue: aio.Queue[bytes] = aio.Queue(zk, zk_path)
-
-    async def test() -> list[bytes]:
-        taken, limit = [], 0.004
-
-        async def produce() -> None:
-            for n in range(30):
-                await queue.put(b"%02d" % n)
-                await asyncio.sleep(0.003)
-
-        producing = asyncio.create_task(produce())
-        while len(taken) < 30:
-            try:
-                taken.append(await asyncio.wait_for(queue.get(), limit))
-                limit = 0.004
-            except asyncio.TimeoutError:
-                # A busy machine may take longer than any fixed limit.
-                limit *= 1.2
-        await producing
-        return taken
-
-    taken = asyncio.run(asyncio.wait_for(test(), 60))
-    assert sorted(taken) == [b"%02d" % n for n in range(30)]
-    eventually(lambda: not queue._core._path_state._left)
-
-
-@pytest.mark.fault(141)
-def test_a_closed_loop_within_a_claim(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The item is given back when the garbage collector takes the task, although its client lives on."""
-    client = connect(timeout=30.0)
-    queue, other = aio.Queue[bytes](client, zk_path), zkconcurrent.Queue[bytes](zk, zk_path)
-    other.put(b"one")
-
-    async def work(inside: asyncio.Event) -> None:
-        async with queue.claim():
-            inside.set()
-            await asyncio.sleep(100)
-
-    async def begin() -> asyncio.Task[None]:
-        inside = asyncio.Event()
-        task = asyncio.create_task(work(inside))
-        await inside.wait()
-        return task
-
-    loop = asyncio.new_event_loop()
-    task = loop.run_until_complete(begin())
-    loop.close()
-    task._log_destroy_pending = False  # type: ignore[attr-defined]
-    del task
-    gc.collect()
-    assert other.get(timeout=10) == b"one"

@@ -107,55 +107,17 @@ def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert zk.get_children(zk_path) == ["a%2Fb"]
 
 
-def test_a_generator_on_a_server(zk: KazooClient, zk_path: str) -> None:
-    """A generator that is closed early, and one that is cancelled, let go of the lock."""
-
-    async def main() -> None:
-        lock = aio.RLock(zk, zk_path)
-
-        @aio.synchronized(zk, zk_path)
-        async def steps() -> AsyncIterator[int]:
-            yield 1
-            await asyncio.sleep(60)
-
-        running: Any = steps()
-        assert await running.__anext__() == 1
-        assert await lock.fetch_locked()
-        await running.aclose()
-        assert not await lock.fetch_locked()
-
-        async def exhaust() -> None:
-            async for _ in steps():
-                reached.set()
-
-        reached = asyncio.Event()
-        task = asyncio.create_task(exhaust())
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await lock.acquire(timeout=20)
-        lock.release()
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize(
     ("use", "error", "told"),
     [
         (lambda: aio.synchronized(client, "/users")(lambda: 0), TypeError, "<lambda> is none: use zkconcurrent.sync"),
-        (lambda: aio.synchronized(client, "/users")(Account), TypeError, "for functions and methods"),
         (lambda: aio.synchronized(client, "/{x}")(pay), ValueError, "no argument 'x'.* it has user, amount"),
-        (lambda: aio.synchronized(client, "/{user}{amount}"), ValueError, "two fields in one part"),
-        (lambda: aio.synchronized(client, "users"), ValueError, "start with '/'"),
-        (lambda: aio.synchronized(local, "/users"), ValueError, "relative"),
         (lambda: aio.synchronized(threading.Lock()), TypeError, r"not @synchronized\(_thread\.lock"),
         (lambda: aio.synchronized(zkconcurrent.namespace("local"), "users"), TypeError, "give a client, a namespace"),
         (lambda: zkconcurrent.synchronized(local, "users"), TypeError, "give a client, a namespace"),
         (lambda: zkconcurrent.synchronized(asyncio.Lock()), TypeError, r"not @synchronized\(asyncio\.locks\.Lock"),
         (lambda: zkconcurrent.synchronized(client, "/users")(pay), TypeError, r"zkconcurrent\.aio\.synchronized"),
         (lambda: aio.synchronized(local, "users/{user}")(pay)(None), TypeError, "has no text"),
-        (lambda: aio.synchronized(local, "users/{user}")(pay)(""), ValueError, "is empty"),
     ],
 )
 def test_what_is_wrong(use: Callable[[], Any], error: type[Exception], told: str) -> None:
@@ -433,26 +395,6 @@ def test_blocks_and_locks_that_are_there() -> None:
             assert not lock.locked()
 
     asyncio.run(main())
-
-
-def test_a_function_says_where() -> None:
-    """A function that returns where is asked for each call."""
-    asked = []
-
-    def where() -> aio.Namespace:
-        asked.append(1)
-        return local
-
-    @aio.synchronized(where, "late/{user}")
-    async def function(user: int) -> bool:
-        return held(f"late/{user}")
-
-    async def main() -> None:
-        assert await function(1)
-        assert await function(2)
-
-    asyncio.run(main())
-    assert len(asked) == 2
 
 
 @pytest.mark.fault(337)

@@ -82,6 +82,7 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
     ids=["unknown tick", "known tick", "a short outage"],
 )
 @pytest.mark.long
+@pytest.mark.threads_only("is of the session, and takes long")
 def test_an_idle_holder(known: dict[str, float], writes: float, proxy: Proxy, zk_path: str) -> None:
     """A hold costs its idle client so many writes for each session timeout, and reads that cost no transaction."""
     timeout, times = 5.0, 4
@@ -98,6 +99,7 @@ def test_an_idle_holder(known: dict[str, float], writes: float, proxy: Proxy, zk
         assert sent["sync"] <= (2 * BEATS + writes) * times + 1, sent
 
 
+@pytest.mark.threads_only("is of the session, and takes long")
 def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A read or a write for each heartbeat of what is held."""
     lock = Lock(connect(proxy.hosts, timeout=4), zk_path)
@@ -270,6 +272,7 @@ def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     pair.read_lock.release()
 
 
+@pytest.mark.threads_only("ends the holds of threads that have ended")
 def test_whom_a_writer_wakes(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -390,6 +393,7 @@ def test_destroy(
 
 
 @pytest.mark.fault(348)
+@pytest.mark.threads_only("takes long")
 def test_destroy_of_a_large_map(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """The entries that the client knew are read together: 50, 200 and the rest."""
     d = Dict(counted, zk_path)
@@ -496,6 +500,7 @@ def test_a_resize(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: 
     semaphore.release()
 
 
+@pytest.mark.threads_only("takes long")
 def test_a_permit_released_wakes_one(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
@@ -611,6 +616,7 @@ def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: s
         condition.notify()
 
 
+@pytest.mark.threads_only("is of the way of a thread")
 def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From `RLock.acquire` to the bytes there are six calls, generators apart, for the create and for the listing."""
     lock, send, sent = RLock(zk, zk_path), Transport._send_directly, []

@@ -21,7 +21,6 @@ TESTED_WITH = {"lock": "locks", "rlock": "locks", "set": "dict"}
 SIMULATED_WITH = {"set": "dict", "atomic": "value", "shared_value": "value"}
 SIMULATED_FIRST = {"lock", "rlock"}  # in test_simulation.py
 WITHOUT_NAMES = {"DetachedLock", "ReadLock", "WriteLock"}  # an owner's own path; by the pair
-CANCELLED_IN = {"Queue": "tests/aio/test_queues.py"}
 SAME_AS = {
     **dict.fromkeys(("LifoQueue", "PriorityQueue", "DelayQueue", "SimpleQueue"), "Queue"),
     **dict.fromkeys(("AtomicInteger", "AtomicReference", "SharedValue"), "AtomicLong"),
@@ -70,8 +69,8 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
             "an interrupt at every line of its calls, there or beside its other tests",
         ),
         "tests/aio/calls.py": (
-            says(CANCELLED_IN.get(recipe, "tests/aio/calls.py"), recipe),
-            "a Scene for each call that waits",
+            says("tests/aio/calls.py", recipe),
+            "a scene for each call that waits",
         ),
         **{
             f"docs/{page}": (says(f"docs/{page}", recipe), what)
