@@ -157,21 +157,6 @@ def test_a_detached_hold(call: Call, zk: KazooClient, zk_path: str) -> None:
         lock.release()
 
 
-def test_a_permit(call: Call, zk: KazooClient, zk_path: str) -> None:
-    """One of several permits ends, and no other."""
-    semaphore = zkconcurrent.Semaphore(zk, zk_path, 3)
-    semaphore.acquire(permits=2)
-    first, second = nodes(zk, f"{zk_path}/leases")
-    token = zk.get(f"{zk_path}/leases/{second}")[1].czxid
-    same = zk.get(f"{zk_path}/leases/{first}")[1].czxid == token
-    assert call("break", "-y", "--holder", token, zk_path)[0] == 0
-    # Permits that were taken in one request have one token.
-    assert nodes(zk, f"{zk_path}/leases") == [second if same else first]
-    for _ in range(2):
-        with suppress(zkconcurrent.LockLostError):
-            semaphore.release()
-
-
 @pytest.mark.fault(443, 444)
 def test_a_queue(call: Call, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A consumer that waits holds nothing to break. Fault 443: who has claimed an item keeps it."""

@@ -71,23 +71,17 @@ def what_is_left(process: subprocess.Popen[str]) -> int:
 
 
 @pytest.mark.fault(296)
-@pytest.mark.parametrize("killed", ["run", "guard"])
-def test_one_is_killed_after_the_command(run: Run, zk_path: str, long: str, killed: str) -> None:
-    """What the command has left behind ends, too, if `run` or the guard is killed after the command's end."""
+@pytest.mark.parametrize(("ended", "code"), [("run", -signal.SIGKILL), ("guard", 0), ("lock", 76)])
+def test_an_end_after_the_command(run: Run, zk: KazooClient, zk_path: str, long: str, ended: str, code: int) -> None:
+    """What the command has left behind ends, too, if `run` or the guard is killed, or the lock is lost."""
     process = run(zk_path, "--", "sh", "-c", LEFT, url=long)
     left = what_is_left(process)
-    os.kill(process.pid if killed == "run" else below(process.pid)[0], signal.SIGKILL)
+    if ended == "lock":
+        zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    else:
+        os.kill(process.pid if ended == "run" else below(process.pid)[0], signal.SIGKILL)
     eventually(lambda: not is_there(left))
-    assert end_of(process)[0] == (-signal.SIGKILL if killed == "run" else 0)
-
-
-def test_the_lock_is_lost_after_the_command(run: Run, zk: KazooClient, zk_path: str) -> None:
-    """What the command has left behind is ended when the lock is lost: 76."""
-    process = run(zk_path, "--", "sh", "-c", LEFT)
-    left = what_is_left(process)
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
-    assert end_of(process)[0] == 76
-    assert not is_there(left)
+    assert end_of(process)[0] == code
 
 
 @pytest.mark.fault(298)

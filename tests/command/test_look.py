@@ -96,27 +96,24 @@ def test_all_kinds(call: Call, zk: KazooClient, connect: Connect, zk_path: str, 
 
 @pytest.mark.parametrize("layout", ["selector", "latch"])
 def test_candidates(call: Call, zk: KazooClient, connect: Connect, zk_path: str, layout: str) -> None:
-    """The columns of a candidate are those of a lock's contender: its host and process, and what it contends for."""
-    first, second = (zkconcurrent.Election(client, zk_path, layout=layout) for client in (zk, connect()))
+    """The columns of a candidate are those of a lock's contender: its host and process, and what it contends for.
+
+    The text of an id is no host; an address is one, as Curator writes it.
+    """
+    zk.create(f"{zk_path}/ids/java/_c_{uuid.uuid4()}-lock-", b"192.0.2.7", sequence=True, makepath=True)
+    with zkconcurrent.Election(zk, f"{zk_path}/ids/own", id="eu-1", layout=layout).lead():
+        _, java, own = call("ls", f"{zk_path}/ids")[1].splitlines()
+    assert (java.split()[-3:], own.split()[-3:]) == (["192.0.2.7", "-", "-"], ["-", "-", "eu-1"])
+    first, second = (zkconcurrent.Election(client, f"{zk_path}/two", layout=layout) for client in (zk, connect()))
     with first.lead():
         second.stand()
         eventually(lambda: len(second.candidates()) == 2)
-        found = document(call("ls", zk_path, "--json"))
-        assert brief(found, zk_path) == [(zk_path, "Election", None, state) for state in ("held", "waits")]
+        found = document(call("ls", second.path, "--json"))
+        assert brief(found, zk_path) == [("two", "Election", None, state) for state in ("held", "waits")]
         for each in found["contenders"]:
             assert (each["host"], each["pid"], each["thread"]) == (socket.gethostname(), os.getpid(), None)
-        assert f"  held: process {os.getpid()} on host {socket.gethostname()!r}" in call("show", zk_path)[1]
+        assert f"  held: process {os.getpid()} on host {socket.gethostname()!r}" in call("show", second.path)[1]
     second.withdraw()
-
-
-@pytest.mark.parametrize("layout", ["selector", "latch"])
-def test_a_candidate_with_its_own_id(call: Call, zk: KazooClient, zk_path: str, layout: str) -> None:
-    """The text of an id is no host; an address is one, as Curator writes it."""
-    zk.create(f"{zk_path}/java/_c_{uuid.uuid4()}-lock-", b"192.0.2.7", sequence=True, makepath=True)
-    with zkconcurrent.Election(zk, f"{zk_path}/own", id="eu-1", layout=layout).lead():
-        _, java, own = call("ls", zk_path)[1].splitlines()
-    assert java.split()[-3:] == ["192.0.2.7", "-", "-"]
-    assert own.split()[-3:] == ["-", "-", "eu-1"]
 
 
 def test_show_for_people(call: Call, run: Run, zk: KazooClient, zk_path: str, url: str) -> None:
@@ -290,13 +287,20 @@ def test_an_interrupt_at_the_begin(start: Run, when: str) -> None:
 
 
 def test_labels(call: Call, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The table has a label in place of the thread; JSON has both, and so have the words of `show`."""
+    """The table has a label in place of the thread; JSON has both, and so have the words of `show`.
+
+    With `--wide`, a line has the token, the session and the names of nodes, too.
+    """
     plain, named = f"{zk_path}/plain", f"{zk_path}/named"
     with zkconcurrent.Lock(zk, plain), zkconcurrent.Semaphore(connect(), named, label="night run"):
         code, out, _ = call("ls", zk_path)
         found = document(call("ls", zk_path, "--json"))
         shown = call("show", named)[1]
+        wide = [line.split()[-4:] for line in call("ls", "--wide", zk_path)[1].splitlines()]
     assert code == 0
+    nodes_of = [(each["token"], each["session"], each["node"].rpartition("/")[2], "-") for each in found["contenders"]]
+    assert [*map(tuple, wide)] == [("TOKEN", "SESSION", "NODE", "BEHIND"), *nodes_of]
+    assert "TOKEN" not in out
     heads, *lines = out.splitlines()
     assert [line[heads.index("WHO") :] for line in lines] == ["night run", "MainThread"]
     assert [each["label"] for each in found["contenders"]] == ["night run", None]
@@ -469,16 +473,6 @@ def test_a_stranger_s_name(call: Call, zk: KazooClient, zk_path: str) -> None:
 def test_durations(seconds: float, told: str) -> None:
     """A duration has its two largest units."""
     assert age(seconds) == told
-
-
-def test_wide(call: Call, zk: KazooClient, zk_path: str) -> None:
-    """With `--wide`, a line has the token, the session and the names of nodes, too."""
-    with zkconcurrent.Lock(zk, f"{zk_path}/lock") as _:
-        (found,) = document(call("ls", zk_path, "--json"))["contenders"]
-        heads, line = call("ls", "--wide", zk_path)[1].splitlines()
-        assert "TOKEN" not in call("ls", zk_path)[1]
-    assert heads.split()[-4:] == ["TOKEN", "SESSION", "NODE", "BEHIND"]
-    assert line.split()[-4:] == [found["token"], found["session"], found["node"].rpartition("/")[2], "-"]
 
 
 @pytest.mark.fault(303)

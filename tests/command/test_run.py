@@ -305,24 +305,17 @@ def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
     "number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1]
 )
 def test_a_signal_while_it_waits(run: Run, zk: KazooClient, zk_path: str, number: signal.Signals) -> None:
-    """The signal ends the wait: the node is gone, no command starts, and the program dies of the signal."""
+    """The signal ends the wait: the node is gone, no command starts, and the program dies of the signal.
+
+    Signals that end no program, such as that of a terminal which changes its size, end no wait.
+    """
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
         eventually(lambda: len(nodes(zk, zk_path)) == 2)
-        process.send_signal(number)
+        for each in (signal.SIGWINCH, signal.SIGURG, signal.SIGCONT, number):
+            process.send_signal(each)
         assert end_of(process) == (-number, "", "")
         eventually(lambda: len(nodes(zk, zk_path)) == 1)
-
-
-@pytest.mark.fault(362)
-def test_signals_that_end_no_program(run: Run, zk: KazooClient, zk_path: str) -> None:
-    """A terminal that changes its size, say, ends no wait."""
-    with zkconcurrent.Lock(zk, zk_path):
-        process = run(zk_path, "--", "echo", "ran")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
-        for number in (signal.SIGWINCH, signal.SIGURG, signal.SIGCONT):
-            process.send_signal(number)
-    assert end_of(process) == (0, "ran\n", "")
 
 
 def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str) -> None:

@@ -88,15 +88,6 @@ def terminal(url: str) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_the_command_reads_the_terminal(terminal: Terminal, zk_path: str) -> None:
-    """The command reads what is typed; afterwards the shell does; the code is passed on."""
-    terminal.run(f"$RUN {zk_path} -- bash -c 'read -p name: name; echo hello $name; exit 3'")
-    terminal.expect("name:")
-    terminal.type("Ada\n")
-    terminal.expect("^hello Ada$")
-    assert terminal.code() == 3
-
-
 def test_an_interrupt(terminal: Terminal, zk_path: str) -> None:
     """Ctrl-C ends the command, and a shell's loop with it; one that the command handles ends nothing."""
     terminal.run(f"for n in 1 2 3; do $RUN {zk_path} -- sh -c 'echo ready $0; exec sleep 1000' $n; done")
