@@ -69,6 +69,7 @@ class DictChecks(CallChecks):
     """
 
     model = dictionary.Dict(ephemeral=False)
+    piecemeal = ("clear", "destroy")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -35,6 +35,7 @@ class LatchChecks(CallChecks):
     """The invariants of a latch."""
 
     model = Latch(COUNT)
+    piecemeal = ("destroy",)
 
     def state(self, before: int | None, step: changes.Step) -> int | None:
         """Return what is left to count, after a step of a change."""

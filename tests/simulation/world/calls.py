@@ -118,9 +118,11 @@ class CallChecks(Checks):
         model: judges the calls; None if the subject does that by rules of its own.
         workers: the threads.
         path: the primitive's, with the chroot.
+        piecemeal: the calls that change it part by part: the threads that make them judge these.
     """
 
     model: Any = None
+    piecemeal: tuple[str, ...] = ()
     path = ""
     workers: list[CallWorker]
 
@@ -152,7 +154,7 @@ class CallChecks(Checks):
 
     def judge(self, call: Call) -> None:
         """Have the model judge a call: its effects and, once it has ended, its outcome."""
-        if call.what in ("destroy", "clear"):  # the tables' threads judge what is destroyed, or emptied, part by part
+        if call.what in self.piecemeal:
             return
         if self.model.refused(call) and not call.effects:  # it may have been kept from asking
             if self.world.now < call.began + (call.timeout or 0.0):
