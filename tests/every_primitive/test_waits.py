@@ -75,6 +75,7 @@ def test_its_session_ends(
     scene.check(ends=not missed)
 
 
+@pytest.mark.fault(8)
 @waiting
 def test_its_connection_is_lost(
     of: Any, kind: str, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread

@@ -7,10 +7,9 @@ import pickle
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
-from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, ForeignNodeError, Lock
 from zkconcurrent._arguments.limits import most_together
 from zkconcurrent._arguments.paths import LONGEST
@@ -96,30 +95,6 @@ def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
     for name in ("x", "count-1", f"_c_{'0' * 36}-lock-0000000001"):
         zk.create(f"{zk_path}/{name}")
     assert latch.count == 1
-
-
-@pytest.mark.fault(8)
-@pytest.mark.parametrize("trouble", ["cut", "expire"])
-def test_it_opens_in_the_gap(
-    trouble: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """The waiter misses no count made while it has no connection, or no session; nor one that comes after it."""
-    mine, theirs = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 2), CountDownLatch(zk, zk_path, 2)
-    waiting = in_thread(mine.wait)
-    eventually(lambda: waits(mine))
-    old = mine.client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not mine.client.connected)
-    if trouble == "expire":
-        connect(client_id=old).stop()  # closes the session
-    theirs.count_down()
-    proxy.resume()
-    eventually(lambda: mine.client.connected and (mine.client.client_id[0] != old[0]) == (trouble == "expire"))
-    eventually(lambda: waits(mine))
-    assert not waiting.done()
-    theirs.count_down()
-    assert waiting.result(20) is True
 
 
 def test_destroy_of_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:
