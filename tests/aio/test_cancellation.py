@@ -210,8 +210,8 @@ def test_at_each_sleep(
 class End:
     """A way to end a call that waits."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
+    def __init__(self, proxy: Proxy, near: KazooClient) -> None:
+        self.proxy, self.near = proxy, near
 
     def begin(self, call: Call) -> asyncio.Task[Any]:
         """Have a task make the call."""
@@ -305,7 +305,13 @@ class WhileCut(WhileStalled):
         """End it."""
         await asyncio.to_thread(self.proxy.refuse)
         await asyncio.to_thread(self.proxy.cut)
+        await until(lambda: not self.near.connected, "the cut is seen")
         task.cancel()
+
+    async def after(self) -> None:
+        """Go on."""
+        await super().after()
+        await until(lambda: self.near.connected, "it is connected again")
 
 
 async def struck_as_it_waits(scene: Scene, near: KazooClient, end: End) -> None:
@@ -365,7 +371,7 @@ def test_as_it_waits(
     zk = connect(hosts=proxy.hosts, timeout=60, **FAST)  # none ends with the session
 
     async def main() -> None:
-        await struck_as_it_waits(SCENES[scene](zk, far, zk_path), zk, ENDS[end](proxy))
+        await struck_as_it_waits(SCENES[scene](zk, far, zk_path), zk, ENDS[end](proxy, zk))
         gc.collect()  # the errors of a group of tasks keep a queue, and so its member
         await until(lambda: not left(zk, far), "nothing is left")
         await until(lambda: not nodes(far, zk_path), "no node is left")
