@@ -48,11 +48,8 @@ def lasting(client: KazooClient, path: str) -> dict[str, bytes]:
 
 
 def end(of: Any, kind: str, client: KazooClient, path: str) -> None:
-    """Destroy what is used at a path."""
-    options = {"CountDownLatch": (1234,), "Barrier": (1,), "DoubleBarrier": (1,)}.get(kind)
-    cls = getattr(of, class_of(kind))
-    made = make(of, class_of(kind), client, path) if options is None else cls(client, path, *options)
-    made.destroy()
+    """Destroy what is at a path, by an object that may have other arguments, such as another number of parties."""
+    make(of, class_of(kind), client, path).destroy()
 
 
 @ending
