@@ -64,7 +64,7 @@ def begin(what: str, server: Server, path: str, *, closes: bool) -> subprocess.P
 def test_what_the_exit_causes_is_not_logged(what: str, zookeeper: Server, zk_path: str) -> None:
     """Neither by the library nor by kazoo for it, whose streams may be closed by then."""
     with begin(what, zookeeper, zk_path, closes=True) as process:
-        assert process.communicate(timeout=PATIENCE) == ("", "")
+        assert process.communicate(timeout=4 * PATIENCE) == ("", "")
         assert process.returncode == 0
 
 
@@ -75,7 +75,7 @@ def test_a_delete_that_fails_at_the_exit(closes: bool, zookeeper: Server, zk: Ka
         assert line_from(process) == "held"
         zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, create=True, admin=True)])
         tell(process)
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=4 * PATIENCE)
     zk.set_acls(zk_path, OPEN_ACL_UNSAFE)
     assert err.count(f"not deleted: this client may not delete its own node {zk_path}/") == 1
     assert err.count("\n") == (1 if closes else 2)
@@ -89,5 +89,5 @@ def test_a_hold_that_is_lost_at_the_exit(zookeeper: Server, zk: KazooClient, zk_
         (node,) = zk.get_children(zk_path)
         zk.delete(f"{zk_path}/{node}")
         tell(process)
-        _, err = process.communicate(timeout=PATIENCE)
+        _, err = process.communicate(timeout=4 * PATIENCE)
     assert err.count(f"lost: {zk_path}/{node}") == 1

@@ -125,7 +125,7 @@ def test_a_host_that_trickles() -> None:
     with trickling() as port:
         # The first attempt takes 0.4 s, on a machine that has nothing else to do.
         url = f"zk://127.0.0.1:{port}?start_timeout=5"
-        done = run_python("-W", "ignore", "-c", TRICKLED, url, timeout=30)
+        done = run_python("-W", "ignore", "-c", TRICKLED, url, timeout=120)
     assert "no reply of a ZooKeeper" in done.stdout, done.stdout + done.stderr
 
 
@@ -135,5 +135,5 @@ def test_the_socket_of_a_failed_handshake() -> None:
     with socket.socket() as nobodys:
         nobodys.bind(("127.0.0.1", 0))
         url = f"zks://127.0.0.1:{nobodys.getsockname()[1]}?start_timeout=0.5"
-        done = run_python("-W", "error::ResourceWarning", "-c", REFUSED, url, timeout=30)
+        done = run_python("-W", "error::ResourceWarning", "-c", REFUSED, url, timeout=120)
     assert "unclosed <" not in done.stderr

@@ -148,7 +148,7 @@ def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: Ka
 def at_exit(zookeeper: Server, zk_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program that leaves its holds to the end of the interpreter."""
     command = [sys.executable, "-m", "tests.faults.at_exit", zookeeper.hosts, zk_path, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE, check=False)
 
 
 @pytest.mark.fault(247)
