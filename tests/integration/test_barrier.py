@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import uuid
 from threading import BrokenBarrierError
@@ -68,16 +67,6 @@ def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InT
     told = [future.result(40) for future in [in_thread(barrier.wait, 30) for _ in range(12)]]
     assert sorted(told) == sorted([0, 1, 2] * 4)
     assert barrier_state(zk, zk_path)["generation"] == 4
-
-
-def test_making_one_sends_nothing(zk: KazooClient, zk_path: str) -> None:
-    """Constructors and reprs leave nothing on the server; a barrier is not pickled."""
-    barrier = Barrier(zk, zk_path, 3)
-    assert repr(barrier).endswith(": waiters=0/3>")
-    assert zk.exists(zk_path) is None
-    assert (barrier.parties, barrier.path, barrier.client) == (3, zk_path, zk)
-    with pytest.raises(TypeError, match="open a client"):
-        pickle.dumps(barrier)
 
 
 def test_arguments(zk: KazooClient, zk_path: str) -> None:

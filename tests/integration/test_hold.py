@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -129,23 +128,6 @@ def test_not_acquired_on_a_dead_connection(
         waiting.result(12)
         proxy.resume()
         eventually(lambda: ephemerals(zk, zk_path) == before)
-
-
-@every
-def test_bad_arguments(which: str, zk: KazooClient, zk_path: str) -> None:
-    """The start of the block refuses the same arguments as `acquire`, and sends nothing; `hold` itself never fails."""
-    lock = MAKE[which](zk, zk_path)
-    for limit, error in (
-        ({"timeout": 1, "blocking": False}, ValueError),
-        ({"timeout": float("nan")}, ValueError),
-        ({"timeout": threading.TIMEOUT_MAX * 2}, OverflowError),
-        ({"timeout": "1"}, TypeError),
-    ):
-        block = lock.hold(**limit)
-        with pytest.raises(error), block:
-            pytest.fail("the body ran")
-    assert zk.exists(zk_path) is None
-    assert lock.hold_count() == 0
 
 
 @every

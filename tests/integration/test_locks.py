@@ -42,13 +42,6 @@ def test_the_znodes_are_curators(kind: Kind, zk: KazooClient, zk_path: str) -> N
 
 
 @every
-def test_making_a_lock_sends_nothing(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Constructors and reprs leave nothing on the server."""
-    assert zk_path in repr(kind(zk, zk_path))
-    assert zk.exists(zk_path) is None
-
-
-@every
 def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """One object releases the hold that another acquired."""
     one, other = kind(zk, zk_path), kind(zk, zk_path)
@@ -432,19 +425,6 @@ def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None
         assert zk.get_acls(f"{zk_path}/app/lock/{name}")[0][0].id.scheme == "digest"
         assert Lock(zk, f"{zk_path}/app/lock").locked()
     eventually(queued(zk, f"{zk_path}/app/lock", 0))
-
-
-@pytest.mark.fault(31, 53)
-def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Missing rights and a missing chroot are errors with the path and the remedy, not hangs."""
-    zk.create(zk_path, acl=[make_digest_acl("me", "secret", all=True)])
-    with pytest.raises(zkconcurrent.RefusedError, match="credentials") as caught:
-        Lock(zk, f"{zk_path}/lock").acquire()
-    assert caught.value.path == f"{zk_path}/lock"
-    with pytest.warns(UserWarning, match="chroot"):
-        astray = connect(hosts=f"127.0.0.1:{zk.hosts[0][1]}{zk_path}-nowhere")
-    with pytest.raises(zkconcurrent.RefusedError, match="chroot"):
-        Lock(astray, "/lock").acquire()
 
 
 @pytest.mark.threads_only("calls on kazoo's own threads, where no task runs")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -54,17 +53,6 @@ def test_the_znodes_are_curators(kind: type[Semaphore], zk: KazooClient, zk_path
     semaphore.release(2)
     assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
     assert queued(zk, f"{zk_path}/leases", 0)()
-
-
-@both
-def test_making_one_sends_nothing(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
-    """Constructors and reprs leave nothing on the server, and a semaphore can't be sent to another process."""
-    semaphore = kind(zk, zk_path, 2)
-    assert "value=2" in repr(semaphore)
-    assert zk_path in repr(semaphore)
-    assert zk.exists(zk_path) is None
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(semaphore)
 
 
 @both
