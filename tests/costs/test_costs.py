@@ -397,6 +397,7 @@ def test_destroy(
 def test_destroy_of_a_large_map(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """The entries that the client knew are read together: 50, 200 and the rest."""
     d = Dict(counted, zk_path)
+    proxy.delay(0.0)
     d.update({str(n): b"1" for n in range(300)})
     proxy.delay(0.3)
     with proxy.counting() as count:
