@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -25,7 +26,8 @@ HEAD = """# Mutants, killed and not
 
 `make mutants` writes this page; `survivors.txt` has the reasons. A mutant is a small change of one place of a function,
 by one of {operators} operators (`mutator.py`). It is killed if a run of the simulation, a machine or a test without a
-server fails (`killers.py`). Of {made} mutants, {killed} are killed: {share:.0%}.
+server fails (`killers.py`). Of {made} mutants, {killed} are killed: {share:.0%}, each within
+{budget:g} seconds of processor time.
 
 | module | killed of made | by function |
 | --- | --- | --- |
@@ -50,7 +52,14 @@ def survivors() -> set[str]:
     return {line[3:-1] for line in RESULTS.read_text().splitlines() if line.startswith("- `")}
 
 
-def render(tried: Iterable[Mutant], survived: set[str]) -> str:
+def tried_before() -> int:
+    """Return how many mutants the last run has tried."""
+    found = re.search(r"Of (\d+) mutants", RESULTS.read_text())
+    assert found is not None
+    return int(found[1])
+
+
+def render(tried: Iterable[Mutant], survived: set[str], budget: float) -> str:
     """Return the page of results."""
     made: dict[str, Counter[str]] = {}
     killed: dict[str, Counter[str]] = {}
@@ -70,7 +79,8 @@ def render(tried: Iterable[Mutant], survived: set[str]) -> str:
     why = reasons()
     told = [f"- `{name}`\n  {why.get(name, '**Not explained.**')}\n" for name in alive]
     dead = total - len(alive)
-    head = HEAD.format(operators=len(OPERATORS), made=total, killed=dead, share=dead / max(total, 1))
+    share = dead / max(total, 1)
+    head = HEAD.format(operators=len(OPERATORS), made=total, killed=dead, share=share, budget=budget)
     return f"{head}{''.join(lines)}\n## Survivors\n\n{''.join(told)}"
 
 
@@ -85,7 +95,9 @@ def tell(mutant: Mutant, outcome: Outcome) -> None:
 def main() -> None:
     """Run."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
-    parser.add_argument("mutants", nargs="*", help="mutants to try; nothing is written")
+    parser.add_argument(
+        "mutants", nargs="*", help="mutants to try, by the beginnings of their names; nothing is written"
+    )
     parser.add_argument("--survivors", action="store_true", help="try those that survived, longer")
     parser.add_argument("--number", type=int, default=NUMBER, help="how many mutants to make")
     asked = parser.parse_args()
@@ -93,10 +105,10 @@ def main() -> None:
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"}
         )
-    drawn = sample(asked.number)
+    drawn = sample(tried_before() if asked.survivors else asked.number)
     before = survivors() if asked.survivors else set()
     if asked.mutants:
-        drawn = [each for module in modules() for each in mutants_of(module) if each.id in asked.mutants]
+        drawn = [each for module in modules() for each in mutants_of(module) if each.id.startswith((*asked.mutants,))]
     chosen = [each for each in drawn if not before or each.id in before]
     began = time.monotonic()
     reaches = Reaches()
@@ -105,7 +117,8 @@ def main() -> None:
         sys.stdout.write(f"fails without a mutant: {name} {seed}: {reaches.wrong[name, seed]}\n")
     survived: set[str] = set()
     seconds = 0.0
-    for mutant, outcome in trials(chosen, reaches, BUDGET * (4 if before else 1)):
+    budget = BUDGET * (4 if before else 1)
+    for mutant, outcome in trials(chosen, reaches, budget):
         tell(mutant, outcome)
         seconds += outcome.seconds
         if outcome.killer is None:
@@ -115,7 +128,7 @@ def main() -> None:
         f"processor time {seconds:.0f} s\n"
     )
     if not asked.mutants:
-        RESULTS.write_text(render(drawn, survived))
+        RESULTS.write_text(render(drawn, survived, budget))
         for name in reasons().keys() - {each.id for each in drawn}:
             sys.stdout.write(f"survivors.txt has a reason for what is no mutant: {name}\n")
 

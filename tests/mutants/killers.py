@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
@@ -70,9 +71,11 @@ TESTED_BY = (
     *("unit/test_foreign_data.py", "unit/test_messages.py", "unit/test_sent_again.py", "unit/test_sweep.py"),
     *("unit/test_steady_event.py", "unit/test_metrics.py", "unit/test_by_value.py", "unit/test_waiting.py"),
     "simulation/test_divergence.py",
+    *("contract/test_driver.py", "costs/test_costs.py", "costs/test_queue_costs.py", "costs/test_dict_costs.py"),
+    *("costs/test_value_costs.py", "costs/test_group_costs.py", "integration/test_receipts.py"),
     *("simulation/test_simulated_limits.py", "simulation/test_simulated_unfair.py"),
 )
-"""The tests that need no server and are about what mutants are made of, the narrowest first."""
+"""The tests about what mutants are made of that need no server, or go on the memory server; the narrowest first."""
 
 
 class Killer(NamedTuple):
@@ -183,6 +186,7 @@ def _test(path: str, _: int) -> None:
         AssertionError: one has failed.
     """
     told = io.StringIO()
+    os.environ["ZKCONCURRENT_SERVER"] = "memory"
     options = ["-x", "-q", "--no-header", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-m", "not long"]
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
         code = pytest.main([*options, str(TESTS / path)])
