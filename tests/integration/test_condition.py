@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import math
 import pickle
 import signal
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -406,6 +408,17 @@ def test_a_condition_waits_no_more_when_its_client_stops(
     with pytest.raises(ClientError, match="stopped"):
         future.result(20)
     eventually(waiters(zk, zk_path, 0))
+
+
+@pytest.mark.fault(165)
+@pytest.mark.parametrize("timeout", ["5", Decimal("0.5"), math.nan])
+def test_a_timeout_that_threading_does_not_take(timeout: Any, zk: KazooClient, zk_path: str) -> None:
+    """It is refused as `threading` does, by a wait of a lock that is held; the lock stays held."""
+    condition = Condition(zk, zk_path)
+    with condition:
+        for wait in (lambda: condition.wait(timeout), lambda: condition.wait_for(bool, timeout)):
+            with pytest.raises((TypeError, ValueError), match="number of seconds|NaN"):
+                wait()
 
 
 @pytest.mark.threads_only("the error of a task names aio")
