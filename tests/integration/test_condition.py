@@ -417,7 +417,7 @@ def test_a_timeout_that_threading_does_not_take(timeout: Any, zk: KazooClient, z
     condition = Condition(zk, zk_path)
     with condition:
         for wait in (lambda: condition.wait(timeout), lambda: condition.wait_for(bool, timeout)):
-            with pytest.raises((TypeError, ValueError), match="number of seconds|NaN"):
+            with pytest.raises((TypeError, ValueError), match=r"number of seconds|NaN"):
                 wait()
 
 
