@@ -457,6 +457,10 @@ class QueueRun(LossyRun):
             checks.taken[checks.names[name]] = "the rescue"
             self.ensemble.ask(0, changes.Delete(ITEMS + name))
 
+    def _look_for_the_end(self) -> None:
+        self.rescue()  # an item may wait for a place, to be put back, that no thread gives any more
+        super()._look_for_the_end()
+
     def _kill(self, it: Deviation) -> bool | None:
         """Kill a process; the results that its calls were about to return are lost."""
         alive = [process for process in self.processes if process.alive]
