@@ -458,8 +458,8 @@ class QueueRun(LossyRun):
             self.ensemble.ask(0, changes.Delete(ITEMS + name))
 
     def _look_for_the_end(self) -> None:
-        self.rescue()  # an item may wait for a place, to be put back, that no thread gives any more
         super()._look_for_the_end()
+        self.rescue()  # an item may wait for a place, to be put back, that no thread gives any more
 
     def _kill(self, it: Deviation) -> bool | None:
         """Kill a process; the results that its calls were about to return are lost."""
