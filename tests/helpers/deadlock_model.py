@@ -27,22 +27,14 @@ from zkconcurrent._protocol.told import Told
 
 @dataclass
 class Options:
-    """What the programs do, and what of the real rules is left out."""
+    """What the programs do."""
 
     timeouts: bool = False
     unending: bool = False
     unfair: bool = False
     bare: bool = False
     strangers: bool = False
-    # Changes of the rules.
-    confirms: bool = True
     repeats: bool = False
-    stale_holds: bool = False
-    names_tokens: bool = False
-    inner_waits_queue: bool = True
-    counts_bare: bool = False
-    tells_deadlines: bool = True
-    tells_ends: bool = True
 
 
 @dataclass(eq=False)
@@ -55,7 +47,6 @@ class Znode:
     czxid: int
     ctime: float
     data: bytes
-    token: int
     bare: bool = False
     gone: float = math.inf
     # The nodes ahead of it, as of the transaction `seen`.
@@ -72,7 +63,6 @@ class Owner:
     budget: int
     at: int = 0
     holds: list[Znode] = field(default_factory=list)
-    told_before: list[list[str]] = field(default_factory=list)
     waits: Znode | None = None
     # It waits for this path inside of its process, without a node.
     inner: str | None = None
@@ -135,24 +125,16 @@ class Program:
 
     def create(self, owner: Owner, path: str, rule: Rule, number: str = "", *, bare: bool = False) -> Znode:
         """Create a node of an owner."""
-        held = [] if number else owner.holds
-        names = {each: [each.place.path, unique(each.place.name)] for each in held}
-        holds = [name for each, name in names.items() if not each.bare or self.options.counts_bare]
-        if self.options.names_tokens:
-            tokens = {each.czxid: each.place.name for each in self.nodes}
-            holds = [
-                [each.place.path, unique(tokens[each.token])] for each in owner.holds if each.place.path in dict(holds)
-            ]
-        told, owner.told_before = (owner.told_before if self.options.stale_holds else holds), holds
+        holds = [[each.place.path, unique(each.place.name)] for each in owner.holds if not (number or each.bare)]
         data: dict[str, Any] = {"host": "h", "pid": owner.process, "thread": f"t{owner.number}"}
-        if told:
-            data["holds"] = told
-            if owner.ends and self.options.tells_ends:
+        if holds:
+            data["holds"] = holds
+            if owner.ends:
                 data["ends"] = 1
-        if owner.gives_up and self.options.tells_deadlines:
+        if owner.gives_up:
             data["timeout"] = owner.until - self.now
         mark = uuid.UUID(int=self.random.getrandbits(128))
-        text = str(mark)[:24] + ("8" if told else "0") + str(mark)[25:]
+        text = str(mark)[:24] + ("8" if holds else "0") + str(mark)[25:]
         self.zxid += 1
         number = number or f"{len([each for each in self.nodes if each.place.path == path]):010d}"
         node = Znode(
@@ -162,7 +144,6 @@ class Program:
             self.zxid,
             self.now,
             b"10.0.0.1" if owner.strange else json.dumps(data).encode(),
-            self.zxid,
             bare or owner.strange,
         )
         self.nodes.append(node)
@@ -267,8 +248,7 @@ class Program:
             return owner.until < math.inf or not self.blocked(owner.waits)
         if owner.inner is not None:
             mates = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
-            queues = self.options.inner_waits_queue and owner.holds
-            return bool(queues) or not mates or owner.until < math.inf
+            return bool(owner.holds) or not mates or owner.until < math.inf
         return owner.budget > 0 or bool(owner.holds)
 
     def act(self, owner: Owner) -> None:
@@ -284,7 +264,7 @@ class Program:
             mates = [each for each in self.there(owner.inner) if each.owner.process == owner.process]
             if owner.until <= self.now:
                 owner.inner, owner.until = None, math.inf
-            elif not mates or (self.options.inner_waits_queue and owner.holds and rng.random() < 0.3):
+            elif not mates or (owner.holds and rng.random() < 0.3):
                 path, owner.inner = owner.inner, None
                 self.queue(owner, path, MUTEX)
         elif owner.budget and (not owner.holds or rng.random() < 0.75):
@@ -311,9 +291,7 @@ class Program:
             writer = next((each for each in mine if each.rule == WRITE), None)
             if rule == READ and writer is not None and len(mine) == 1:
                 owner.until = math.inf
-                reader = self.create(owner, path, READ, READ.key(writer.place.name))
-                reader.token = writer.token
-                owner.holds.append(reader)
+                owner.holds.append(self.create(owner, path, READ, READ.key(writer.place.name)))
             return
         if path in self.unfair and any(each.owner.process == owner.process for each in self.there(path)):
             owner.inner = path
@@ -361,19 +339,16 @@ class Program:
         told = Told.by_data(node.data)
         steps = search(Waiter(node.place, node.czxid, told.holds, lambda: self.now - node.ctime, told.ends))
         ask = next(steps)
-        seen: dict[str, list[str]] = {}
         while True:
-            if ask.again and self.options.confirms:
+            if ask.again:
                 for _ in range(self.random.randrange(3)):
                     yield
                 owner.at = self.zxid
             listings, nodes = [], []
             for path in ask.paths:
-                if not ask.again or self.options.confirms:
-                    yield
-                    self.catch_up(owner)
-                    seen[path] = [each.place.name for each in self.there(path, owner.at)]
-                listings.append(seen[path])
+                yield
+                self.catch_up(owner)
+                listings.append([each.place.name for each in self.there(path, owner.at)])
             for place in ask.nodes:
                 yield
                 self.catch_up(owner)

@@ -1,11 +1,11 @@
-"""The search for deadlocks: random programs against an oracle, seeded bugs, and what it costs and reads."""
+"""The search for deadlocks: random programs against an oracle, and what it costs and reads."""
 
 from __future__ import annotations
 
 import json
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from zkconcurrent._protocol import deadlocks
 from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Cycle, Place, Waiter, search
 from zkconcurrent._protocol.node_names import is_marked, unique
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import Rule, behind, holders
 from zkconcurrent._protocol.told import Told
 
 PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "600"))
@@ -41,56 +40,6 @@ def test_no_deadlock_is_missed_or_imagined(kind: str) -> None:
         assert (program.false, program.twice, program.unseen) == (0, 0, False), f"{kind}, program {seed}"
         victims += program.victims
     assert victims >= PROGRAMS / 50
-
-
-def no_soft_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those behind a waiter are not looked at."""
-
-    def behind_holder(name: str, line: Sequence[str], rule: Rule) -> list[str]:
-        return behind(name, line, rule) if name in holders(line, rule) else []
-
-    monkeypatch.setattr(deadlocks, "behind", behind_holder)
-
-
-def oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is to find it, by one search after its create."""
-    monkeypatch.setattr(deadlocks, "left_out", lambda me, node, _: node.czxid < me.czxid)
-
-
-def everybody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The holds of younger waiters are followed, too."""
-    monkeypatch.setattr(deadlocks, "left_out", lambda *_: False)
-
-
-def nothing(_: pytest.MonkeyPatch) -> None:
-    """The mutant is in the options alone."""
-
-
-# Of each mutant: what changes it, the programs that find it, by what.
-MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], Options, str]] = {
-    "no confirmation": (nothing, Options(timeouts=True, confirms=False), "false"),
-    "soft edges ignored": (no_soft_edges, Options(), "unseen"),
-    "victim = oldest": (oldest, Options(), "unseen"),
-    "victim = anybody": (everybody, Options(unending=True, repeats=True), "twice"),
-    "holds as of the node before": (nothing, Options(stale_holds=True), "unseen"),
-    "a hold named by its token": (nothing, Options(names_tokens=True), "unseen"),
-    "waits inside a process unseen": (nothing, Options(unfair=True, inner_waits_queue=False), "unseen"),
-    "a lock that others release counted": (nothing, Options(bare=True, counts_bare=True), "false"),
-    "checked once": (nothing, Options(unending=True), "unseen"),
-    "who can be ended is not told": (nothing, Options(unending=True, repeats=True, tells_ends=False), "unseen"),
-    "a wait with a deadline counted": (nothing, Options(timeouts=True, tells_deadlines=False), "false"),
-}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_mutants_are_found(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each rule of the search is needed: without it, some program shows an error or a deadlock that nobody tells of."""
-    change, options, by = MUTANTS[mutant]
-    change(monkeypatch)
-    for seed in range(10_000):
-        if getattr(Program(seed, options).run(), by):
-            return
-    pytest.fail(f"no program finds it: {mutant}")
 
 
 # -- by hand -------------------------------------------------------------------------------------------------------
@@ -183,34 +132,23 @@ def test_what_an_ordinary_wait_costs() -> None:
     assert tree.requests() == 0
 
 
-def test_a_long_chain_costs_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a chain of waits, each waiter reads its neighbour alone; if nothing were left out, it would read them all."""
+def test_a_long_chain_costs_little() -> None:
+    """Of a chain of waits, each waiter reads its neighbour alone."""
     tree = Tree()
     held = [tree.add(f"/{n}") for n in range(60)]
-    chain = [tree.add(f"/{n}", [held[n + 1]]) for n in range(59)]
-
-    def total() -> int:
-        found = []
-        for each in chain:
-            assert tree.search(each) == ()
-            found.append(tree.requests())
-        return sum(found)
-
-    assert total() <= 2 * len(chain)
-    monkeypatch.setattr(deadlocks, "left_out", lambda *_: False)
-    assert total() > len(chain) ** 2 / 2
+    for each in [tree.add(f"/{n}", [held[n + 1]]) for n in range(59)]:
+        assert tree.search(each) == ()
+        assert tree.requests() <= 2
 
 
 @pytest.mark.fault(283)
-def test_the_limit_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_requests() -> None:
     """A search that would take more requests ends, and says so; it makes nobody a victim."""
-    monkeypatch.setattr(deadlocks, "left_out", lambda *_: False)
     tree = Tree()
     held = tree.add("/0")
-    me = tree.add("/wanted", [held])
     for n in range(1, MOST_REQUESTS + 10):
         tree.add("/0", [tree.add(f"/more{n}")])
-    assert tree.search(me) is None
+    assert tree.search(tree.add("/wanted", [held])) is None
     assert MOST_REQUESTS - 64 < tree.requests() <= MOST_REQUESTS
     assert all(len(ask.paths) + len(ask.nodes) <= 64 for ask in tree.asked)
 
@@ -232,13 +170,15 @@ def test_what_is_not_certain(why: str) -> None:
 
 @pytest.mark.parametrize("data", [b'{"host": "h", "pid": 1, "thread": "t", "timeout": 9}', b"10.0.0.1", None])
 def test_a_place_that_is_not_certain(data: bytes | None) -> None:
-    """A writer that gives up by itself, tells nothing, or is gone, keeps no reader behind it out for ever."""
+    """A reader waits behind a writer that waits, but not for ever if that one gives up, tells nothing, or is gone."""
     tree = Tree()
     reads, other = tree.add("/rw", role="__READ__"), tree.add("/0")
     writer = tree.add("/rw", role="__WRIT__")
     tree.add("/rw", [other], role="__READ__")
     me = tree.add("/0", [reads])
-    assert len(tree.search(me) or ()) == 3
+    found = tree.search(me)
+    assert found is not None
+    assert [(edge.path, edge.hard) for edge in found] == [("/0", True), ("/rw", False), ("/rw", True)]
     if data is None:
         del tree.nodes[writer]
     else:
@@ -279,19 +219,6 @@ def test_a_member_that_goes_meanwhile() -> None:
 
     tree.queues["/1"] = Going(steps)
     assert tree.search(waiters[1]) == ()
-
-
-def test_a_soft_edge() -> None:
-    """A reader waits behind a writer that waits itself."""
-    tree = Tree()
-    reads = tree.add("/rw", role="__READ__")
-    other = tree.add("/0")
-    tree.add("/rw", role="__WRIT__")
-    tree.add("/rw", [other], role="__READ__")
-    found = tree.search(tree.add("/0", [reads]))
-    assert found is not None
-    assert [edge.hard for edge in found] == [True, False, True]
-    assert [edge.path for edge in found] == ["/0", "/rw", "/rw"]
 
 
 def test_a_younger_one_for_whose_holds_nobody_waits() -> None:

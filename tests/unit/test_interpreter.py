@@ -36,26 +36,18 @@ interpreters.run_string(interpreters.create(isolated=True), sys.argv[1])
 """
 
 
-def run(code: str) -> None:
-    """Run some Python in an isolated subinterpreter of a process of its own."""
-    code = HERE.format(path=sys.path) + code
-    done = subprocess.run([sys.executable, "-c", RUN, code], check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
+def test_an_isolated_subinterpreter() -> None:
+    """To make anything there is a RuntimeError that says why."""
+    uses = (
         "zkconcurrent.Lock(KazooClient(), '/lock')",
         "zkconcurrent.Event(KazooClient(), '/event')",
         "zkconcurrent.namespace(KazooClient(), '/app')",
         "zkconcurrent.namespace('local')",
         "zkconcurrent.connect('zk://127.0.0.1:1', start_timeout=0.1)",
-    ],
-)
-def test_an_isolated_subinterpreter(use: str) -> None:
-    """To make anything there is a RuntimeError that says why."""
-    run(REFUSED.format(use=use))
+    )
+    code = HERE.format(path=sys.path) + "".join(REFUSED.format(use=use) for use in uses)
+    done = subprocess.run([sys.executable, "-c", RUN, code], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 PATCH = "from gevent import monkey; monkey.patch_all()"

@@ -51,13 +51,8 @@ def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
 @packages
 def test_public_names_are_of_the_package(package: ModuleType) -> None:
     """A class or function names the package that users import it from, unless it is the standard library's own."""
-    others = {"Namespace": type(int | str).__module__, "Empty": "_queue", "Full": "queue"}
-    others |= {
-        "QueueEmpty": "asyncio.queues",
-        "QueueFull": "asyncio.queues",
-        "ShutDown": "queue",
-        "QueueShutDown": "asyncio.queues",
-    }
+    others = {"Namespace": type(int | str).__module__, "Empty": "_queue", "Full": "queue", "ShutDown": "queue"}
+    others |= dict.fromkeys(("QueueEmpty", "QueueFull", "QueueShutDown"), "asyncio.queues")
     for name in package.__all__:
         module = getattr(getattr(package, name), "__module__", package.__name__)
         assert module in (package.__name__, others.get(name)), name
@@ -122,40 +117,11 @@ def test_the_signature_of_a_class_is_its_constructors(module: ModuleType) -> Non
 
 def test_tasks_have_the_names_of_threads() -> None:
     """`aio` has every class and function that the package has for threads; errors and types are shared."""
-    shared = {
-        "Client",
-        "Contender",
-        "LockLike",
-        "__version__",
-        "Codec",
-        "BYTES",
-        "JSON",
-        "MSGPACK",
-        "TEXT",
-        "Candidate",
-    }
-    shared |= {
-        "SimpleQueue",
-        "Empty",
-        "Full",
-        "ShutDown",
-        "VersionedValue",
-        "LossCause",
-        "DeadlockEdge",
-        "inspect",
-        "dump_on_signal",
-        "Inspection",
-        "ClientReport",
-        "HoldReport",
-        "WaitReport",
-        "OwnerReport",
-    }  # `asyncio` has no such class, or other names; or it is of the whole process
-    own = {"Completion", "Joining", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
-    # Listeners are the same for both; `Lost` is another class in `aio`.
-    shared |= {name for name, home in HOMES.items() if home in ("_engine.lock_events", "_engine.queue_listener")}
-    shared |= {"add_listener"}
-    errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}
-    assert set(zkconcurrent.__all__) - shared - errors == set(aio.__all__) - own
+    of_threads = {name for name, home in HOMES.items() if home.startswith("_threads.")} & {*zkconcurrent.__all__}
+    # `asyncio` has no such class, or other names; the rest are results, which both have.
+    alone = {"SimpleQueue", "Empty", "Full", "ShutDown", "add_listener", "Candidate", "Contender", "VersionedValue"}
+    own = {"Completion", "Joining", "QueueEmpty", "QueueFull", "QueueShutDown"}
+    assert (of_threads | {"connect", "Lost"}) - alone == {*aio.__all__} - own
 
 
 @pytest.mark.fault(506)

@@ -55,12 +55,3 @@ def test_a_handler_opens_the_same_path() -> None:
         ours = theirs.clear()
         directory.closed("/a/b")
         assert directory.open("/a", "Lock", Thing).part == ""
-
-
-def test_another_kind() -> None:
-    """It is refused, as long as the first is there."""
-    directory = PathDirectory()
-    first = directory.open("/a", "Lock", Thing)
-    with pytest.raises(ValueError, match="uses '/a' for Lock already"):
-        directory.open("/a", "Event", Thing)
-    assert directory["/a"] is first

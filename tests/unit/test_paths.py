@@ -9,9 +9,10 @@ import zkconcurrent
 from zkconcurrent._arguments.paths import LONGEST, ancestors
 
 BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock", "/app/../lock", "/zookeeper/lock"]
+BAD += ["/app/\0", "/app/\x1f", "/app/\ud800", "/app/\uf000", "/app/\ufff0"]
 
 
-@pytest.mark.parametrize("path", [*BAD, "/app/\0", "/app/\x1f", "/app/\ud800", "/app/\uf000", "/app/\ufff0"])
+@pytest.mark.parametrize("path", BAD)
 def test_a_bad_path_is_refused(path: str) -> None:
     """A path that ZooKeeper would refuse is a ValueError at once that shows it."""
     with pytest.raises(ValueError, match=r"path|reserved"):
@@ -57,19 +58,6 @@ def test_what_utf_16_takes_two_for_is_refused(path: str) -> None:
     """ZooKeeper counts in UTF-16 and takes half a character for a bad one: told at construction, by which it is."""
     with pytest.raises(ValueError, match="UTF-16"):
         zkconcurrent.Lock(KazooClient(), path)
-
-
-@pytest.mark.parametrize("path", [None, 1, b"/app/lock"])
-def test_a_path_is_text(path: object) -> None:
-    """A path of another type is a TypeError."""
-    with pytest.raises(TypeError, match="path must be a str"):
-        zkconcurrent.Lock(KazooClient(), path)  # type: ignore[arg-type]
-
-
-def test_a_client_is_a_kazoo_client() -> None:
-    """Anything else in its place is a TypeError that says what is wanted."""
-    with pytest.raises(TypeError, match="KazooClient"):
-        zkconcurrent.Lock("127.0.0.1:2181", "/app/lock")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", ["/a", "/app/löck", "/app/.../x", "/app/lock with blanks"])

@@ -74,48 +74,11 @@ def exclude(rule: Rule, one: str, other: str) -> bool:
 
 
 @given(queues)
-def test_no_two_hold_that_exclude_each_other(case: Case) -> None:
-    """Of any two in a queue that exclude each other, one at least is blocked."""
-    rule, queue = case
-    for one, other in itertools.combinations([me for me in queue if blocker(me, queue, rule) is None], 2):
-        assert not exclude(rule, one, other)
-
-
-@given(mutexes)
-def test_exactly_one_holds_a_mutex(queue: list[str]) -> None:
-    """In any queue, exactly one contender is blocked by nobody: no two hold, and nobody is forgotten."""
-    assert len([me for me in queue if blocker(me, queue, MUTEX) is None]) == 1
-
-
-@given(queues)
-def test_the_first_in_line_holds(case: Case) -> None:
-    """The first in the line holds: nobody is forgotten."""
-    rule, queue = case
-    assert blocker(line_up(queue, rule)[0], queue, rule) is None
-
-
-@given(queues)
-def test_nobody_waits_for_who_came_later(case: Case) -> None:
-    """A contender that I wait for is ahead of me in the line, and excludes me."""
-    rule, queue = case
-    line = line_up(queue, rule)
-    for me in queue:
-        if (ahead := blocker(me, queue, rule)) is not None:
-            assert line.index(ahead) < line.index(me)
-            assert exclude(rule, me, ahead)
-
-
-@given(mutexes)
-def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
-    """A waiter for a mutex watches the one directly before it: a release wakes one."""
-    line = line_up(queue, MUTEX)
-    for ahead, me in itertools.pairwise(line):
-        assert blocker(me, queue, MUTEX) == ahead
-
-
-@given(queues)
 def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
-    """Between me and the node that I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
+    """The nearest ahead of me in the line that excludes me, and nobody else: a reader watches a writer.
+
+    So no two hold that exclude each other, the first in the line holds, and the end of a mutex's hold wakes one waiter.
+    """
     rule, queue = case
     line = line_up(queue, rule)
     for me in queue:

@@ -1,4 +1,4 @@
-"""The event of a loss: `threading.Event`, which stays whole when an interrupt strikes in it."""
+"""The event of a loss, which stays whole when an interrupt strikes in it; and the one that a wait uses up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
-from zkconcurrent._runtime.events import SteadyEvent
+from zkconcurrent._runtime.events import AutoResetEvent, SteadyEvent
 
 
 def test_it_is_an_event(in_thread: InThread) -> None:
@@ -46,3 +46,17 @@ def test_interrupted_at_every_line(struck: Callable[[SteadyEvent], Any], in_thre
         in_thread(event.set).result(10)
         assert waiting.result(10), hook.where
     assert hook.line > 2
+
+
+def test_one_wait_for_each_set() -> None:
+    """Set once or twice, the next wait returns at once, and the one after that waits; a clear forgets the set."""
+    event = AutoResetEvent()
+    assert not event.wait(0)
+    for times in (1, 2):
+        for _ in range(times):
+            event.set()
+        assert event.wait(0)
+        assert not event.wait(0.01)
+        event.set()
+        event.clear()
+        assert not event.wait(0)

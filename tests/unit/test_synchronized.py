@@ -12,12 +12,10 @@ import functools
 import inspect
 import multiprocessing
 import pickle
-import re
 import threading
 import types
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -222,6 +220,7 @@ class Data:
         Named(None),
         Named([1]),
         Named(Named("me")),
+        Shown("me"),
         Mock(),
         wrapt.ObjectProxy("me"),
     ],
@@ -247,12 +246,6 @@ def test_a_name_that_fails() -> None:
         Template("/{user}").path({"user": Broken("me")})
 
 
-def test_a_name_that_is_not_meant() -> None:
-    """A class that sets `__lock_name__` to None has no name, whatever it inherits."""
-    with pytest.raises(TypeError, match="Shown"):
-        Template("/{user}").path({"user": Shown("me")})
-
-
 @pytest.mark.fault(64)
 @pytest.mark.parametrize(
     ("form", "value", "told"),
@@ -265,6 +258,7 @@ def test_a_name_that_is_not_meant() -> None:
         (":%B", datetime.date(2030, 1, 2), "locale"),
         (":%-c", datetime.datetime(2030, 1, 2), "locale"),
         (":d", "a", "Unknown format code"),
+        ("", "", "is empty"),
         ("", "x" * (LONGEST_FIELD + 1), "too long in this call: 255 bytes"),
         ("", Named("x" * 1_000_000), "too long"),
         ("", "/" * (LONGEST_FIELD // 3 + 1), "too long"),
@@ -275,7 +269,7 @@ def test_a_name_that_is_not_meant() -> None:
     ],
 )
 def test_a_text_that_is_wrong(form: str, value: object, told: str) -> None:
-    """A text that is too long, that is no value's, or that differs between processes is a ValueError of a few lines."""
+    """A text that is empty, too long, no value's, or other in another process is a ValueError of a few lines."""
     with pytest.raises(ValueError, match=rf"\{{user\}} of '/\{{user.*({told})") as raised:
         synchronized(client, f"/{{user{form}}}")(pay)(value)
     assert len(str(raised.value)) < 300
@@ -321,12 +315,6 @@ def test_decimals(one: decimal.Decimal, other: decimal.Decimal) -> None:
     assert (paths[0] == paths[1]) == (one == other)
 
 
-def test_an_empty_value() -> None:
-    """An empty text is a ValueError when called."""
-    with pytest.raises(ValueError, match=r"\{user\} .* is empty"):
-        synchronized(client, "/users/{user}")(pay)("")
-
-
 @given(TEXT, TEXT)
 @example(".", "%2E")
 @example("/", "%2F")
@@ -362,12 +350,54 @@ async def stream(user: int) -> AsyncIterator[int]:
     yield user
 
 
-@pytest.mark.parametrize("function", [coroutine, stream, functools.partial(coroutine, 1), staticmethod(coroutine)])
-@pytest.mark.parametrize("where", [(client, "/users"), (local, "users"), (threading.Lock(),)])
-def test_async_is_refused(where: tuple[Any, ...], function: Callable[..., Any]) -> None:
-    """An `async def` is a TypeError when it is decorated, which says what to do."""
-    with pytest.raises(TypeError, match=r"async function .*zkconcurrent\.aio\.synchronized"):
-        synchronized(*where)(function)
+class Async:
+    """Is called as an `async def` is."""
+
+    async def __call__(self, locked: Callable[[], bool]) -> bool:
+        """Say whether a lock is held."""
+        return locked()
+
+
+ASYNC = [coroutine, stream, functools.partial(coroutine, 1), staticmethod(coroutine), Async()]
+WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    *(
+        (functools.partial(synchronized(*where), function), TypeError, r"Use zkconcurrent\.aio\.synchronized")
+        for where in ((client, "/users"), (local, "users"), (threading.Lock(),))
+        for function in ASYNC
+    ),
+    *(
+        (functools.partial(synchronized(local, "users"), what), TypeError, "for functions and methods")
+        for what in (int, type("User", (), {}), 7, None)
+    ),
+    *(
+        (functools.partial(decorator, wrong), TypeError, rf"^use @synchronized\(.* not @synchronized\({called}\)$")
+        for wrong, called in ((pay, "function"), ("/path", "str"), (client, "kazoo.client.KazooClient"))
+        for decorator in (synchronized, zkconcurrent.aio.synchronized)
+    ),
+    *((functools.partial(synchronized, where, "/users"), TypeError, "give a") for where in (None, 7, "local")),
+    *((functools.partial(synchronized, where), TypeError, "^use @synchronized") for where in (None, 7, "local")),
+    (functools.partial(synchronized, client, 7), TypeError, "template must be a str"),
+    (functools.partial(synchronized, local, "/users"), ValueError, "relative"),
+    (functools.partial(synchronized, local, "../{user}"), ValueError, "bad name"),
+    (functools.partial(synchronized(local, "{user}")(lambda user: user), amount=1), TypeError, "amount|missing"),
+    (synchronized(local, "{user}").__enter__, TypeError, "no arguments for user"),
+]
+
+
+@pytest.mark.fault(259)
+@pytest.mark.parametrize(("use", "error", "told"), WRONG)
+def test_a_wrong_use(use: Callable[[], Any], error: type[Exception], told: str) -> None:
+    """It raises where the function is decorated, or else where it is called, and the error says how it is written."""
+    with pytest.raises(error, match=told):
+        use()
+
+
+@pytest.mark.fault(259)
+def test_an_object_with_an_async_call() -> None:
+    """`aio.synchronized`, which the error names, takes it: the lock is held while the call runs."""
+    lock = asyncio.Lock()
+    assert asyncio.run(zkconcurrent.aio.synchronized(lock)(Async())(lock.locked))
+    assert not lock.locked()
 
 
 def test_async_in_disguise() -> None:
@@ -380,36 +410,6 @@ def test_async_in_disguise() -> None:
     with pytest.raises(TypeError, match="async function"):
         function()
     assert not local.RLock("disguise")._is_owned()
-
-
-@pytest.mark.parametrize("what", [int, type("User", (), {}), 7, None])
-def test_what_is_no_function(what: Any) -> None:
-    """A class, or an object that can't be called, is a TypeError when it is decorated."""
-    with pytest.raises(TypeError, match="for functions and methods"):
-        synchronized(local, "users")(what)
-
-
-@pytest.mark.parametrize("decorator", [synchronized, zkconcurrent.aio.synchronized])
-def test_a_decorator_without_its_arguments(decorator: Any) -> None:
-    """The error shows how it is written, whether the function or the path stands in their place."""
-    for wrong, called in ((pay, "function"), ("/path", "str"), (client, "kazoo.client.KazooClient")):
-        told = f"use @synchronized(client, '/path') or @synchronized(lock), not @synchronized({called})"
-        with pytest.raises(TypeError, match=f"^{re.escape(told)}$"):
-            decorator(wrong)
-
-
-@pytest.mark.parametrize("where", [None, 7, "local"])
-def test_where_is_somewhere(where: Any) -> None:
-    """Anything but a client, namespace, function or lock is a TypeError at once."""
-    with pytest.raises(TypeError, match="give a"):
-        synchronized(where, "/users")
-    with pytest.raises(TypeError, match=r"^use @synchronized"):
-        synchronized(where)
-    with pytest.raises(TypeError, match="template must be a str"):
-        synchronized(client, 7)  # type: ignore[arg-type]
-    for path in ("/users", "../{user}"):
-        with pytest.raises(ValueError, match=r"relative|bad name"):
-            synchronized(local, path)
 
 
 def held(name: str) -> bool:
@@ -545,12 +545,6 @@ def test_a_bound_method_and_a_partial() -> None:
     )
 
 
-def test_wrong_arguments() -> None:
-    """A call with arguments that the function does not take is a TypeError, and runs nothing."""
-    with pytest.raises(TypeError, match=r"amount|missing"):
-        synchronized(local, "x/{user}")(lambda user: user)(amount=1)
-
-
 def test_it_looks_as_before() -> None:
     """Name, signature, docstring and annotations stay; a decorated generator function is one still."""
     function = synchronized(client, "/users/{user}")(pay)
@@ -572,20 +566,6 @@ def test_the_result_and_the_error() -> None:
     with pytest.raises(KeyError):
         synchronized(local, "a/{user}")(fail)(1)
     assert not held("a/1")
-
-
-def test_recursion(in_thread: InThread) -> None:
-    """Functions with one path may call each other; another thread's call waits."""
-
-    @synchronized(local, "recursion/{n}")
-    def outer(n: int) -> Any:
-        return inner(n), in_thread(lambda: local.RLock(f"recursion/{n}").acquire(blocking=False)).result(20)
-
-    @synchronized(local, "recursion/{m}")
-    def inner(m: int) -> bool:
-        return held(f"recursion/{m}")
-
-    assert outer(3) == (True, False)
 
 
 @synchronized(local, "generators/{name}")
@@ -649,38 +629,15 @@ def test_a_generator_of_another_thread(in_thread: InThread) -> None:
     assert not held("generators/c")
 
 
-def test_a_context_manager() -> None:
-    """Below `contextmanager`, the block holds the lock."""
-
-    @contextmanager
-    @synchronized(local, "blocks/{name}")
-    def transaction(name: str) -> Iterator[bool]:
-        yield held(f"blocks/{name}")
-
-    with transaction("x") as got:
-        assert got
-        assert held("blocks/x")
-    assert not held("blocks/x")
-
-
-def test_a_block() -> None:
-    """A path without fields is a block too, re-entrant; one with fields has no arguments there."""
-    block = synchronized(local, "report")
-    with block as got, block:
-        assert got
-        assert held("report")
-    assert not held("report")
-    with pytest.raises(TypeError, match="no arguments for user"), synchronized(local, "users/{user}"):
-        pass
-
-
 def test_a_lock_that_is_there() -> None:
-    """A lock of any kind is held as it is, by functions, generators and blocks."""
+    """A lock of any kind is held as it is, by functions, generators and blocks; `wrapt.synchronized` takes ours too."""
     for lock in (threading.Lock(), local.Lock("there"), local.ReadWriteLock("pair").write_lock):
         locked = lock.locked
-        assert synchronized(lock)(lambda call: call())(locked)
-        with synchronized(lock):
-            assert locked()
+        for synchronize in (synchronized, wrapt.synchronized):
+            assert synchronize(lock)(lambda call: call())(locked)
+            with synchronize(lock):
+                assert locked()
+            assert not locked()
         assert list(synchronized(lock)(steps)(locked)) == [True]
         assert not locked()
 
@@ -688,21 +645,6 @@ def test_a_lock_that_is_there() -> None:
 def steps(locked: Callable[[], bool]) -> Iterator[bool]:
     """Say in a generator what a function says."""
     yield locked()
-
-
-def test_a_function_says_where() -> None:
-    """A function that returns where is asked for each call, so that a client may be made after a fork."""
-    asked = []
-
-    def where() -> zkconcurrent.Namespace:
-        asked.append(1)
-        return local
-
-    function = synchronized(where, "late/{user}")(lambda user: held(f"late/{user}"))
-    assert not asked
-    assert function(1)
-    assert function(2)
-    assert len(asked) == 2
 
 
 @pytest.mark.fault(337)
@@ -744,42 +686,3 @@ def test_a_block_that_does_not_begin() -> None:
             pass
         assert space.RLock("report").hold_count() == 1
     assert not space.RLock("report").locked()
-
-
-def test_wrapt_holds_ours_too() -> None:
-    """`wrapt.synchronized` takes a local lock as it takes `threading`'s."""
-    lock = local.ReadWriteLock("wrapt").write_lock
-
-    @wrapt.synchronized(lock)
-    def function() -> bool:
-        return lock.locked()
-
-    assert function()
-    assert not lock.locked()
-
-
-class _Async:
-    async def __call__(self) -> None:
-        """Do nothing."""
-
-
-@pytest.mark.fault(259)
-def test_an_object_with_an_async_call() -> None:
-    """`synchronized` names `aio.synchronized`, which takes it; neither sends the reader back."""
-    client = KazooClient()
-    with pytest.raises(TypeError, match=r"Use zkconcurrent\.aio\.synchronized"):
-        zkconcurrent.synchronized(client, "/path")(_Async())
-    assert zkconcurrent.aio.synchronized(client, "/path")(_Async())
-
-
-@pytest.mark.fault(259)
-def test_the_async_call_of_an_object_holds_the_lock() -> None:
-    """The lock is held while the call runs."""
-    lock = asyncio.Lock()
-
-    class Looks:
-        async def __call__(self) -> bool:
-            return lock.locked()
-
-    assert asyncio.run(zkconcurrent.aio.synchronized(lock)(Looks())())
-    assert not lock.locked()
