@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import pickle
 import signal
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -25,7 +23,6 @@ from zkconcurrent import (
     JSON,
     AtomicInteger,
     AtomicLong,
-    ClientError,
     ForeignNodeError,
     Lock,
     OutcomeUnknownError,
@@ -50,7 +47,10 @@ def receipts_of(zk: KazooClient, path: str) -> list[str]:
 def test_every_change(kind: Any, size: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """All clients see one number, in Curator's bytes; one that was never set is 0, and has no node."""
     mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
-    assert (mine.get(), mine.compare_and_set(1, 2)) == (0, False)
+    assert "value=unknown" in repr(mine)
+    assert mine.get() == 0
+    assert zk.exists(zk_path) is None
+    assert not mine.compare_and_set(1, 2)
     assert mine.add() == 1
     assert theirs.add(41) == 42
     assert mine.get_and_add(-50) == 42
@@ -63,16 +63,6 @@ def test_every_change(kind: Any, size: int, zk: KazooClient, connect: Connect, z
     assert zk.get(zk_path)[1].ephemeralOwner == 0
     assert len(receipts_of(zk, zk_path)) == 2
     assert f"path={zk_path!r}: value=7>" in repr(mine)
-
-
-def test_a_number_that_was_never_used(zk: KazooClient, zk_path: str) -> None:
-    """Making the object, its repr and a read send no write."""
-    number = AtomicLong(zk, zk_path)
-    assert "value=unknown" in repr(number)
-    assert number.get() == 0
-    assert zk.exists(zk_path) is None
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(number)
 
 
 @BOTH
@@ -245,63 +235,6 @@ def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -
     assert number.add() - answered in (1, 2)
 
 
-@pytest.mark.threads_only("looks at the turn of threads")
-def test_the_client_is_stopped(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """Each change, and each wait for a turn, gets an error; no thread hangs."""
-    mine = connect(hosts=proxy.hosts, **FAST)
-    number = AtomicLong(mine, zk_path)
-    number.add()
-    proxy.stall()
-    adding = [in_thread(number.add) for _ in range(4)]
-    eventually(lambda: len(number._path_state.turn.pending) == 4)
-    stopping = in_thread(mine.stop)
-    proxy.resume()
-    stopping.result(30)
-    for each in adding:
-        with suppress(ClientError, OutcomeUnknownError):
-            assert each.result(30) in (2, 3, 4, 5)  # the reply came first
-    with pytest.raises(ClientError):
-        number.add()
-
-
-@pytest.mark.fault(92)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_an_interrupted_change(
-    error: Any, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:  # fmt: skip
-    """An interrupt ends the wait at once; the change under way is settled, and those behind it are made."""
-    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
-    number.add()
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def strike() -> list[int]:
-        eventually(lambda: bool(number._path_state.turn.pending))
-        adding = [in_thread(number.add, 1000) for _ in range(3)]
-        eventually(lambda: len(number._path_state.turn.pending) == 4)
-        signal.pthread_kill(main, signal.SIGUSR1)
-        eventually(lambda: bool(number._path_state._left))
-        proxy.resume()
-        return sorted(each.result(30) // 1000 for each in adding)
-
-    def interrupt(*_: object) -> None:
-        raise error
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    proxy.stall()
-    striking = in_thread(strike)
-    try:
-        with pytest.raises(error):
-            number.add()
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert striking.result(30) == [1, 2, 3]
-    eventually(lambda: not number._path_state._left)
-    assert AtomicLong(zk, zk_path).get() in (3001, 3002)
-    assert number._path_state.turn.batch is None
-
-
 @pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
 def test_a_signal_handler_does_not_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A handler that interrupts a change in the queue makes its own at once: the queue may wait for the one below."""
@@ -471,20 +404,6 @@ def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str, fails: bo
         assert number.get() == before + 1001 - fails, line
         assert not number._path_state.turn.pending, line
     assert line > (10 if fails else 100)
-
-
-def test_conflicts_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A client that sees others in the queue waits for its turn there, and leaves it with its change."""
-    number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
-    number.add()
-    first = zk.create(place, ephemeral=True, sequence=True, makepath=True)
-    adding = in_thread(lambda: [number.add() for _ in range(10)])  # it looks now and then
-    eventually(lambda: len(zk.get_children(f"{zk_path}/lock")) == 2)
-    assert not adding.done()
-    assert number.get() < 11
-    zk.delete(first)
-    assert adding.result(20)[-1] == 11
-    assert not zk.get_children(f"{zk_path}/lock")
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -61,14 +61,6 @@ def test_an_action_that_waits_for_its_barrier(
         assert sorted(each.result(30) for each in told) == [0, 1]
 
 
-def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """A party that comes when a generation is complete waits for the next; of n threads, all pass in turn."""
-    barrier = Barrier(zk, zk_path, 3)
-    told = [future.result(40) for future in [in_thread(barrier.wait, 30) for _ in range(12)]]
-    assert sorted(told) == sorted([0, 1, 2] * 4)
-    assert barrier_state(zk, zk_path)["generation"] == 4
-
-
 def test_arguments(zk: KazooClient, zk_path: str) -> None:
     """At least one party; a path that is no other primitive; as `threading.Barrier`'s otherwise."""
     with pytest.raises(ValueError, match="parties must be >= 1"):
@@ -149,28 +141,6 @@ def test_what_is_no_barrier_is_refused(data: bytes, zk: KazooClient, zk_path: st
     assert zk.get(zk_path)[0] == data
 
 
-def test_a_time_out_breaks_it_for_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Waiting parties get BrokenBarrierError, as do those that come, until it is reset; then it is as new."""
-    mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
-    waiting = in_thread(theirs.wait)
-    eventually(lambda: mine.n_waiting == 1)
-    assert not theirs.broken
-    for timeout in (0.2, 0):
-        with pytest.raises(BrokenBarrierError):
-            mine.wait(timeout)
-        eventually(lambda: mine.n_waiting < 2)  # with a node that is left of the first, the second completes it
-    with pytest.raises(BrokenBarrierError):
-        waiting.result(10)
-    assert mine.broken
-    assert theirs.broken
-    assert repr(mine).endswith(": broken>")
-    assert mine.n_waiting == 0
-    mine.reset()
-    assert not theirs.broken
-    passing = [in_thread(barrier.wait, 10) for barrier in (mine, theirs, mine)]
-    assert sorted(each.result(20) for each in passing) == [0, 1, 2]
-
-
 def test_a_try_breaks_it_at_once(zk: KazooClient, zk_path: str) -> None:
     """A wait that may not wait breaks the barrier, unless it completes it."""
     assert Barrier(zk, zk_path, 1).wait(0) == 0
@@ -188,21 +158,6 @@ def test_old_failures_are_forgotten(zk: KazooClient, zk_path: str) -> None:
     said = barrier_state(zk, zk_path)
     assert said["generation"] == 103
     assert said["failed"] == list(range(3, 103))
-
-
-def test_the_action_runs_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """One party, the last, runs it, on its own thread, before anybody goes on."""
-    ran: list[int] = []
-    clients = [zk, connect(), zk]
-
-    def work(n: int) -> tuple[int, int, int]:
-        barrier = Barrier(clients[n], zk_path, 3, action=lambda: ran.append(threading.get_ident()))
-        index = barrier.wait(20)
-        return index, len(ran), threading.get_ident()
-
-    told = sorted(future.result(30) for future in [in_thread(work, n) for n in range(3)])
-    assert [(index, done) for index, done, _ in told] == [(0, 1), (1, 1), (2, 1)]
-    assert ran == [told[2][2]]
 
 
 @pytest.mark.fault(366)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import random
 import signal
 import threading
 import time
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -400,43 +398,6 @@ def test_a_forked_child(zk: KazooClient, connect: Connect, zk_path: str, in_thre
         in_forked_child(child)
         assert not waiting.done()
     waiting.result(20)
-
-
-@pytest.mark.fault(95)
-@some
-def test_at_any_moment(which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Waits that are ended again and again, at any moment of theirs: one holds at a time, and nothing is left."""
-    lock, inside, over = MAKE[which](connect(), zk_path), [], threading.Event()
-    outcomes = Counter[str]()
-
-    def visit(seed: int) -> None:
-        chance = random.Random(seed)
-        while not over.is_set():
-            try:
-                with lock.hold(timeout=chance.choice((None, 0.01, 5))):
-                    inside.append(1)
-                    assert len(inside) == 1
-                    outcomes["got"] += 1
-                    inside.pop()
-            except WaitCancelledError:
-                outcomes["told"] += 1
-            except TimeoutError:
-                pass
-
-    visiting = [in_thread(visit, seed) for seed in range(4)]
-    began, chance, pause = time.monotonic(), random.Random(7), 0.005
-    while (passed := time.monotonic() - began) < 1.5 or (len(outcomes) < 2 and passed < 30):
-        lock.cancel_waits()
-        time.sleep(chance.random() * pause)
-        if passed > 1.5:
-            pause *= 1.1  # on a busy machine, nobody gets the lock in a few milliseconds
-    over.set()
-    for each in visiting:
-        each.result(60)
-    assert outcomes["got"]
-    assert outcomes["told"]
-    eventually(lambda: not ephemerals(zk, zk_path))
-    assert not ended(lock)
 
 
 def test_the_error(zk_path: str) -> None:

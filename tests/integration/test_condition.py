@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import math
-import pickle
 import signal
 import threading
 import time
@@ -19,10 +18,10 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes, waiters
 from tests.helpers.eventually import eventually
-from tests.helpers.lock_types import AnyLock, read_lock, write_lock
+from tests.helpers.lock_types import read_lock, write_lock
 from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock
+from zkconcurrent import Condition, Lock, LockLostError, ReadWriteLock, RLock
 from zkconcurrent._runtime.waiting import Steps
 from zkconcurrent._threads.base.lock_core import LockCore
 from zkconcurrent.testing import Server
@@ -191,40 +190,6 @@ def test_a_poll_lets_others_in(
         condition.wait_for(lambda: False, timeout)
 
 
-def test_two_conditions_on_one_lock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A buffer of three places between two processes: nothing is lost, nothing overflows, nobody sleeps for ever."""
-    buffer: list[int] = []
-    got: list[int] = []
-
-    def ends(client: KazooClient) -> tuple[Condition, Condition]:
-        lock = RLock(client, f"{zk_path}/lock")
-        return Condition(client, f"{zk_path}/not-empty", lock), Condition(client, f"{zk_path}/not-full", lock)
-
-    def produce(client: KazooClient, first: int) -> None:
-        not_empty, not_full = ends(client)
-        for item in range(first, first + 15):
-            with not_full:
-                not_full.wait_for(lambda: len(buffer) < 3)
-                buffer.append(item)
-                assert len(buffer) <= 3
-                not_empty.notify()
-
-    def consume(client: KazooClient) -> None:
-        not_empty, not_full = ends(client)
-        for _ in range(15):
-            with not_empty:
-                not_empty.wait_for(lambda: buffer)
-                got.append(buffer.pop(0))
-                not_full.notify()
-
-    clients = zk, connect()
-    futures = [in_thread(produce, client, 100 * n) for n, client in enumerate(clients)]
-    futures += [in_thread(consume, client) for client in clients]
-    for future in futures:
-        future.result(60)
-    assert sorted(got) == [*range(15), *range(100, 115)]
-
-
 @every
 def test_who_does_not_hold_is_told_so(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """To wait or notify takes the lock; the words are threading's. With a Lock, that of any thread of the process."""
@@ -279,33 +244,6 @@ def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, 
         assert waiter_nodes(zk, zk_path) == [], again
         with condition:
             assert condition.wait(0) is False
-
-
-@pytest.mark.fault(6)
-@every
-def test_a_session_that_ends_while_waiting(
-    kind: Kind, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The waiter wakes with the lock of its new session, at all levels, and no loss to settle."""
-    theirs, mine = condition_of(kind, connect(timeout=4), zk_path), condition_of(kind, zk, zk_path)
-    levels = 1 if kind is Lock else 2
-    queued = threading.Event()
-
-    def wait() -> bool:
-        for _ in range(levels):
-            theirs.acquire()
-        queued.set()
-        woken = theirs.wait()
-        for _ in range(levels):
-            theirs.release()
-        return woken
-
-    future = in_thread(wait)
-    assert queued.wait(10)
-    with mine:  # as it has given the lock up, it waits
-        zookeeper.expire(theirs.client)
-    assert future.result(30) is True
-    assert waiter_nodes(zk, zk_path) == []
 
 
 def test_a_hold_is_given_up_once(
@@ -396,20 +334,6 @@ def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
     assert freed() is None
 
 
-@pytest.mark.fault(24)
-def test_a_condition_waits_no_more_when_its_client_stops(
-    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """The waiter gets an error that says so, which the end of its `with` block does not hide."""
-    theirs = Condition(connect(), zk_path)
-    future = in_thread(wait_in, theirs)
-    eventually(waiters(zk, zk_path, 1))
-    theirs.client.stop()
-    with pytest.raises(ClientError, match="stopped"):
-        future.result(20)
-    eventually(waiters(zk, zk_path, 0))
-
-
 @pytest.mark.fault(165)
 @pytest.mark.parametrize("timeout", ["5", Decimal("0.5"), math.nan])
 def test_a_timeout_that_threading_does_not_take(timeout: Any, zk: KazooClient, zk_path: str) -> None:
@@ -431,17 +355,14 @@ def test_which_locks_a_condition_takes(zk: KazooClient, connect: Connect, zk_pat
         Condition(zk, zk_path, read_lock(zk, f"{zk_path}-rw"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="the same client"):
         Condition(zk, zk_path, Lock(connect(), f"{zk_path}-lock"))
-    with pytest.raises(ValueError, match="start with"):
-        Condition(zk, "relative")
 
 
 def test_the_condition_itself(zk: KazooClient, zk_path: str) -> None:
-    """It has its path and client; making and showing it sends nothing; its lock is an RLock below it."""
+    """It has its path and client; its lock is an RLock below it."""
     condition = Condition(zk, zk_path)
     assert (condition.path, condition.client) == (zk_path, zk)
     assert zk_path in repr(condition)
     assert "unlocked zkconcurrent.RLock" in repr(condition)
-    assert zk.exists(zk_path) is None
     own = RLock(zk, f"{zk_path}/lock")
     with condition:
         assert own._is_owned()
@@ -449,8 +370,6 @@ def test_the_condition_itself(zk: KazooClient, zk_path: str) -> None:
         Lock(zk, zk_path)
     with pytest.raises(ValueError, match="must not nest"):
         Lock(zk, f"{zk_path}/waiters")
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(condition)
 
 
 def test_no_wait_for_the_write_lock_while_reading(zk: KazooClient, zk_path: str) -> None:
@@ -461,27 +380,6 @@ def test_no_wait_for_the_write_lock_while_reading(zk: KazooClient, zk_path: str)
         with pytest.raises(RuntimeError, match="release the read lock before you wait"):
             condition.wait(0.1)
         assert pair.write_lock._is_owned()
-
-
-@reentrant
-@pytest.mark.threads_only("threading's condition takes no lock of tasks")
-def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """`threading.Condition` takes our locks too; it then wakes threads of its own process."""
-    lock: AnyLock = kind(zk, zk_path)
-    condition = threading.Condition(lock)  # type: ignore[arg-type]
-    ready: list[int] = []
-
-    def wait() -> bool:
-        with condition, condition:
-            ready.append(1)
-            return condition.wait(10)
-
-    future = in_thread(wait)
-    while not future.done():
-        with condition:
-            if ready:
-                condition.notify()
-    assert future.result(10) is True
 
 
 @pytest.mark.fault(484)

@@ -17,7 +17,7 @@ from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
 from tests.helpers.processes import Spawn, spawning
-from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
+from zkconcurrent import TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
 from zkconcurrent._engine.session import Session
 
 spawn = spawning("tests.integration.queue_party", 2.0)
@@ -69,16 +69,6 @@ def test_an_item_comes_when_it_is_due(zk: KazooClient, connect: Connect, zk_path
     with theirs.claim() as claim:
         assert claim.item == "late"
     assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
-
-
-def test_the_order_of_items_that_are_due(zk: KazooClient, zk_path: str) -> None:
-    """It is that of the times at which they are due, and of the puts among equal ones."""
-    clock = with_clock(zk)
-    queue = DelayQueue[int](zk, zk_path, codec=JSON)
-    for n, delay in enumerate((3.0, 1.0, 2.0, 0.0, 1.5)):
-        queue.put(n, delay=delay)
-    clock.ahead = 10.0
-    assert [queue.get_nowait() for _ in range(5)] == [3, 1, 4, 2, 0]
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,10 @@ import signal
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.manual_clock import jump
 from tests.helpers.processes import Spawn, in_forked_child, line_from, spawning
-from tests.helpers.proxy import Proxy
-from zkconcurrent import DetachedLock, ForeignNodeError, Lock, LockLostError, RLock, WaitCancelledError
-from zkconcurrent.testing import Server
+from zkconcurrent import DetachedLock, ForeignNodeError, Lock, LockLostError, RLock
 
 spawn = spawning("tests.integration.detached_party", 4)
 
@@ -73,20 +70,6 @@ def test_one_owner(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         assert late.hold_count() == 0
     assert stranger.locked()
     stranger.release()
-
-
-def test_two_of_one_owner_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """When the first of them gets in, so does the next in the queue, as it is the same owner; no node is left."""
-    before = Lock(connect(), zk_path)
-    before.acquire()
-    locks = [DetachedLock(connect(), zk_path, "job") for _ in range(3)]
-    waiting = [in_thread(lock.acquire) for lock in locks]
-    before.release()
-    assert all(each.result(20) for each in waiting)
-    assert queue(zk, zk_path) == [0]
-    assert len({lock.fencing_token for lock in locks}) == 1
-    DetachedLock(zk, zk_path, "job").release()
-    assert queue(zk, zk_path) == []
 
 
 @pytest.mark.parametrize("other", [Lock, RLock])
@@ -193,86 +176,6 @@ def test_force_release(zk: KazooClient, connect: Connect, zk_path: str) -> None:
             operator.force_release(holder.token)
         assert not operator.force_release(holder.token + 1)
         assert operator.locked()
-
-
-def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A wait that times out or is cancelled leaves nothing."""
-    holder, lock = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "next")
-    holder.acquire()
-    assert not lock.acquire(timeout=0.1)
-    waiting = in_thread(lock.acquire)
-    eventually(lambda: len(zk.get_children(zk_path)) == 2)
-    eventually(lock.cancel_waits)
-    with pytest.raises(WaitCancelledError, match=zk_path):
-        waiting.result(20)
-    eventually(lambda: queue(zk, zk_path) == [0])
-    holder.release()
-
-
-@pytest.mark.fault(117)
-def test_a_late_delete_of_what_was_given_up(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """If no reply tells in time that it was acquired, it is not; an owner that finds the node keeps it all the same."""
-    lock = DetachedLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, "job")
-    lock.acquire()
-    lock.release()
-    mine = DetachedLock(connect(), zk_path, "job")
-    with proxy.lose_answer("multi", where=lambda message: zk_path in message.path) as fault:
-        proxy.refuse()
-        getting = in_thread(lock.acquire, timeout=60)
-        fault.wait()
-        jump(lock._session, 60)
-        assert not getting.result(20)  # its connection is cut, and it can't reconnect to delete the node
-    assert queue(zk, zk_path) == [0]
-    before = zk.get_children(zk_path)
-    assert mine.acquire(blocking=False)
-    with proxy.expect("delete", where=lambda message: before[0] in message.path) as fault:
-        proxy.resume()
-        fault.wait(20)
-    assert queue(zk, zk_path) == [0]
-    mine.release()
-    eventually(lambda: queue(zk, zk_path) == [])
-
-
-@pytest.mark.fault(130)
-def test_given_up_and_the_session_ends(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
-) -> None:
-    """The node of a given-up `multi` is deleted in the next session, if its own session ends first: fault 130."""
-    client = connect(hosts=proxy.hosts, timeout=4, **FAST)
-    lock = DetachedLock(client, zk_path, "job")
-    lock.acquire()
-    lock.release()
-    with proxy.hold("multi", where=lambda message: zk_path in message.path) as fault:
-        getting = in_thread(lock.acquire, timeout=60)
-        fault.wait()
-        session = client.client_id
-        proxy.refuse()
-        zookeeper.expire(client)
-        jump(lock._session, 60)
-        assert not getting.result(20)
-    assert queue(zk, zk_path) == [0]
-    proxy.resume()
-    eventually(lambda: client.connected and client.client_id != session)
-    eventually(lambda: queue(zk, zk_path) == [])
-    with DetachedLock(zk, zk_path, "next"):
-        assert lock.hold_count() == 0
-
-
-@pytest.mark.fault(129)
-def test_the_owner_acquires_meanwhile(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A release that looks for the hold, while the owner's acquire elsewhere replaces its node, finds it."""
-    mine = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
-    assert DetachedLock(zk, zk_path, "job").acquire()
-    with proxy.hold("getChildren", where=lambda message: zk_path in message.path) as fault:
-        releasing = in_thread(mine.release)
-        fault.wait()
-        assert DetachedLock(zk, zk_path, "job").acquire()
-    releasing.result(20)
-    assert queue(zk, zk_path) == []
 
 
 def test_foreign_nodes(zk: KazooClient, zk_path: str) -> None:

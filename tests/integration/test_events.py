@@ -291,7 +291,7 @@ def test_a_condition_that_can_not_acquire_again(connect: Connect, proxy: Proxy, 
     condition = Condition(client, zk_path)
     told = listen(client)
     interrupted_out_of_reach(condition, proxy)
-    with pytest.raises(LockLostError):
+    with pytest.raises(LockLostError, match="a condition's wait could not acquire it again"):
         condition.release()
     assert told.kinds() == ["Acquired", "Released", "Failed"]
     assert isinstance(failed := told.events[-1], Failed)

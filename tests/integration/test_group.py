@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, ForeignNodeError, Group, Membership, RefusedError
+from zkconcurrent import ForeignNodeError, Group, Membership, RefusedError
 from zkconcurrent.testing import Server
 
 spawn = spawning("tests.integration.group_party", 4)
@@ -94,22 +94,14 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
     for kind in (None, "1", b""):
         with pytest.raises(TypeError, match="wait must be a number of seconds"):
             group.join(wait=kind)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="timeout must be a number of seconds, not str"):
-        group.observe("1")  # type: ignore[arg-type]
     for wait in (threading.TIMEOUT_MAX * 2, float("inf")):
         with pytest.raises(OverflowError, match="wait"):
             group.join(wait=wait)
-        with pytest.raises(OverflowError):
-            group.observe(wait)
     with pytest.raises(RefusedError):
         group.join(b"x" * 2_000_000)
     assert zk.exists(zk_path) is None or zk.get_children(zk_path) == []
     with group.join(bytearray(b"ok"), "ü 1"):
         assert group.members() == {"ü 1": b"ok"}
-    with pytest.raises(ClientError):
-        Group(KazooClient(), zk_path).join()
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(group)
     with pytest.raises(TypeError, match="join in the other process"):
         pickle.dumps(group.join())
 
@@ -178,7 +170,7 @@ def test_members_that_come_and_go_all_the_time(
     coming = [in_thread(come_and_go, n / 20) for n in range(10)]
     news = in_thread(lambda: [set(members) for _, members in zip(range(4), far.observe(), strict=False)])
     try:
-        assert len(news.result(10)) == 4
+        assert len(news.result(PATIENCE)) == 4
     finally:
         over.set()
         for each in coming:
@@ -305,9 +297,6 @@ def test_stopping_the_client(zk: KazooClient, connect: Connect, zk_path: str) ->
         assert zk.get_children(zk_path) == []
     mine.start()
     assert group.join(b"", "id").active
-    with pytest.raises(ClientError):
-        mine.stop()
-        group.join()
 
 
 def test_nothing_refers_to_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:

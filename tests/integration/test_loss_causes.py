@@ -15,12 +15,10 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect
 from tests.helpers.eventually import eventually
-from tests.helpers.losses import interrupted_out_of_reach
 from tests.helpers.processes import line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
-    DetachedLock,
     DoubleBarrier,
     Election,
     Group,
@@ -211,16 +209,6 @@ def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, conn
     assert caught.value.cause is LossCause.NODE_DELETED
 
 
-def test_not_reacquired(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """Ctrl-C ends a condition's wait while ZooKeeper is out of reach: it has no lock to give back."""
-    condition = Condition(connect(hosts=proxy.hosts, timeout=SESSION, **FAST), zk_path)
-    interrupted_out_of_reach(condition, proxy)
-    with pytest.raises(LockLostError) as caught:
-        condition.release()
-    assert caught.value.cause is LossCause.NOT_REACQUIRED
-    assert "a condition's wait could not acquire it again" in str(caught.value)
-
-
 def test_a_reconnect_that_shortens_the_timeout() -> None:
     """The server comes back with a lower limit, and grants the same session less than the outage has lasted."""
     with Server(max_session_timeout=60) as server, connected(f"zk://{server.hosts}?timeout=40") as client:
@@ -269,16 +257,6 @@ def test_inside_a_double_barrier(
     with pytest.raises(LockLostError) as caught:
         barrier.leave()
     assert caught.value.cause is (LossCause.SESSION_EXPIRED if expires else LossCause.NODE_DELETED)
-
-
-def test_a_detached_lock(zk: KazooClient, zk_path: str) -> None:
-    """Another call has ended the hold."""
-    lock = DetachedLock(zk, zk_path, "batch")
-    lock.acquire()
-    token = lock.fencing_token
-    assert DetachedLock(zk, zk_path, "operator").force_release(token)
-    error = lost(lock)
-    assert (error.cause, error.token) == (LossCause.FORCED, token)
 
 
 @pytest.mark.parametrize("how", ["expires", "deleted", "stopped", "gives up"])

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
+from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair_lock, write_lock
 from tests.helpers.losses import expire, lost_kinds, operate, run_out
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, RLock, Semaphore, aio
@@ -223,24 +223,6 @@ def test_an_exit_just_after_the_client_was_stopped(
     client.stop()
     session.abandon_all()(time.monotonic() + 20)  # as `atexit` has it done
     assert len(told) == len(locks)
-
-
-@reentrant
-def test_each_level_is_settled(kind: Kind, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """An RLock acquired three times and lost owes three releases, each of which raises."""
-    lock = kind(connect(timeout=4), zk_path)
-    assert isinstance(lock, RLock)
-    for _ in range(3):
-        lock.acquire()
-    operate(zookeeper, lock)
-    assert not lock._is_owned()
-    for _ in range(3):
-        with pytest.raises(LockLostError):
-            lock.acquire()
-        with pytest.raises(LockLostError):
-            lock.release()
-    with lock:
-        pass
 
 
 @pytest.mark.fault(39)
@@ -561,24 +543,6 @@ def test_the_holders_node_was_deleted_and_another_holds(
     if kind is semaphore:  # and no permit was added
         with other:
             assert not lock.acquire(blocking=False)
-
-
-@pytest.mark.fault(52)
-@pytest.mark.parametrize(
-    ("kind", "effect"), [(Lock, "lose_answer"), (read_lock, "lose_request"), (semaphore, "lose_answer")]
-)
-def test_a_delete_that_was_repeated(
-    kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """Its node may be gone by its own first delete; that is no loss."""
-    lock = kind(connect(proxy.hosts, timeout=20), zk_path)
-    lock.acquire()
-    with getattr(proxy, effect)("delete"):
-        lock.release()
-    queue = f"{zk_path}/leases" if kind is semaphore else zk_path
-    eventually(queued(zk, queue, 0))
-    with lock:
-        pass
 
 
 @pytest.mark.fault(24)

@@ -273,17 +273,6 @@ def test_two_readers_of_one_thread(zk: KazooClient, connect: Connect, zk_path: s
         assert one.read_lock.locked()
 
 
-def test_another_threads_hold_is_waited_for(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Only the waiting thread's own holds count."""
-    one, two = RLock(zk, zk_path), RLock(connect(), zk_path)
-    with one:
-        waiting = in_thread(lambda: two.acquire() and two.release())
-        eventually(queued(zk, zk_path, 2))
-    waiting.result(10)
-
-
 def test_tasks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The owner is the task: one task waits for another of the same thread, and not for itself."""
     one, two = aio.RLock(zk, zk_path), aio.RLock(connect(), zk_path)

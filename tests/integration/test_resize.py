@@ -7,27 +7,12 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, permits_awaited
 from tests.helpers.eventually import eventually
-from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore, WaitCancelledError
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
-
-
-@both
-def test_available(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It is the number of free permits, with any holders of the others."""
-    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
-    assert mine.available() == 3
-    with mine, theirs:
-        assert (mine.available(), theirs.available()) == (1, 1)
-    theirs.acquire(permits=3)
-    assert mine.available() == 0
-    theirs.release(3)
-    theirs.client.sync(zk_path)
-    assert theirs.available() == 3
 
 
 @both
@@ -243,20 +228,3 @@ def test_more_than_there_are_of_a_bounded_one(zk: KazooClient, connect: Connect,
             with pytest.raises(ValueError, match="at most value=3 "):
                 each.acquire(permits=4, **how)  # type: ignore[arg-type]
     theirs.release(3)
-
-
-@pytest.mark.fault(97)
-@pytest.mark.parametrize("request_", ["setData", "sync"])
-@pytest.mark.parametrize("answered", [False, True])
-def test_a_lost_request_or_answer(
-    request_: str, answered: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """It is done once, and the call returns."""
-    semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
-    with semaphore:
-        pass
-    lose = proxy.lose_answer if answered else proxy.lose_request
-    with lose(request_, where=lambda message: not message.heartbeat):
-        semaphore.resize(4)
-    assert Semaphore(zk, zk_path, None).available() == 4
-    assert zk.get(f"{zk_path}/permits")[1].version == 1

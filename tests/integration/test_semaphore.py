@@ -66,10 +66,6 @@ def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> 
             semaphore.acquire(*arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one or more"):
         semaphore.acquire(permits=0)
-    with pytest.raises(ValueError, match="NaN"):
-        semaphore.acquire(timeout=float("nan"))
-    with pytest.raises(OverflowError):
-        semaphore.acquire(timeout=threading.TIMEOUT_MAX * 2)
     for n in (0, -1):
         with pytest.raises(ValueError, match="one or more"):
             semaphore.release(n)
@@ -77,26 +73,6 @@ def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> 
         with pytest.raises(ValueError, match="path"):
             wrong()
     assert zk.exists(zk_path) is None
-
-
-@pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 0}, {"timeout": -1}, {"timeout": 0.3}], ids=str)
-def test_all_or_none(how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Several permits are taken at once or not at all; an acquire that fails leaves nothing."""
-    mine, theirs = BoundedSemaphore(zk, zk_path, 3), BoundedSemaphore(connect(), zk_path, 3)
-    assert mine.acquire(permits=2)
-    assert theirs.acquire(permits=2, **how) is False  # type: ignore[arg-type]
-    assert permits_out(zk, zk_path, 2)()
-    eventually(permits_awaited(zk, zk_path, 0))
-    if how.get("timeout", 0) > 0:
-        how = {"timeout": 20}  # that is had at once, but a server may take its time
-    eventually(lambda: theirs.acquire(permits=1, **how))  # type: ignore[arg-type]
-    assert mine.locked()
-    mine.release()
-    eventually(lambda: not theirs.locked())
-    mine.release()
-    eventually(lambda: theirs.acquire(permits=2, **how))  # type: ignore[arg-type]
-    theirs.release(3)
-    eventually(permits_out(zk, zk_path, 0))
 
 
 @pytest.mark.fault(37)
@@ -121,29 +97,6 @@ def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: s
     assert most[0] <= 3
     eventually(permits_out(zk, zk_path, 0))
     assert permits_awaited(zk, zk_path, 0)()
-
-
-def test_order_of_arrival(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Permits are given in the order of arrival: a waiter for many is not starved by waiters for few."""
-    held, semaphore = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
-    held.acquire(permits=3)
-    got: list[int] = []
-    many = in_thread(lambda: semaphore.acquire(permits=3) and got.append(3))
-    eventually(permits_awaited(zk, zk_path, 1))
-    few = in_thread(lambda: semaphore.acquire() and got.append(1))
-    eventually(permits_awaited(zk, zk_path, 2))
-    assert not held.acquire(blocking=False)
-    held.release(2)
-    assert not held.acquire(timeout=0.2)  # two are free, and the first in the queue wants three
-    assert got == []
-    held.release()
-    many.result(10)
-    assert got == [3]
-    semaphore.release()  # another thread's
-    few.result(10)
-    assert got == [3, 1]
-    eventually(lambda: held.waiters() == [])
-    semaphore.release(3)
 
 
 def test_a_try_waits_for_those_who_pass_through(
@@ -346,23 +299,6 @@ def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Co
     semaphore.destroy()
     assert children(zk, zk_path) == []
     assert not semaphore._session.registry.tickets
-
-
-def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Threads that release at once give back a permit each: none is given back twice, and none added instead."""
-    semaphore, n = Semaphore(zk, zk_path, 4), 4
-    for _ in range(10):
-        semaphore.acquire(permits=n)
-        together = threading.Barrier(n)
-
-        def release(together: threading.Barrier = together) -> None:
-            together.wait(10)
-            semaphore.release()
-
-        for future in [in_thread(release) for _ in range(n)]:
-            future.result(10)
-        assert permits_out(zk, zk_path, 0)()
-    assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 @pytest.mark.fault(19)

@@ -209,26 +209,6 @@ def test_a_codec_that_takes_a_lock_of_the_caller(
     assert shared.get().value == 4
 
 
-@pytest.mark.fault(93)
-@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_lost_change(effect: str, nth: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A change whose request or reply is lost is made once, while others change the value, too."""
-    mine, theirs = (SharedValue(each, zk_path, [], codec=JSON) for each in (connect(hosts=proxy.hosts, **FAST), zk))
-    with getattr(proxy, effect)("multi", nth=nth) as fault:
-        for n in range(4):
-            mine.update(lambda old, n=n: [*old, n])
-            theirs.update(lambda old: [*old, "x"])
-        fault.wait()
-    seen = mine.get()
-    assert sorted(map(str, seen.value)) == ["0", "1", "2", "3", "x", "x", "x", "x"]
-    assert seen.version == 8
-    with getattr(proxy, effect)("multi") as fault:
-        assert mine.compare_and_set(seen, [])
-        fault.wait()
-    assert theirs.get() == ([], 9)
-
-
 def test_what_is_no_values(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A lock's path is refused, and a value that the codec can't decode is its error."""
     shared = SharedValue(connect(), zk_path, 0, codec=JSON)
