@@ -139,16 +139,6 @@ def test_names_are_bounded() -> None:
     assert not list(registry.collect())
 
 
-def test_ids_share_a_name() -> None:
-    """A thousand orders are one series."""
-    registry = prometheus_client.CollectorRegistry()
-    remove = zkconcurrent.prometheus.instrument(registry=registry)
-    for number in range(1000):
-        cycle(f"/order/{number:08x}-{number}")
-    assert names_of(registry, "zkconcurrent_lock_hold_duration_seconds_count") == {"/order/*-*": 1000}
-    remove()
-
-
 def test_a_condition_that_did_not_get_its_lock_back() -> None:
     """That is a loss, which no hold's end tells. Another error that tells of a loss is none: that was counted."""
     registry = prometheus_client.CollectorRegistry()
@@ -222,13 +212,30 @@ def test_a_registry_has_them_once() -> None:
     zkconcurrent.prometheus.instrument(registry=registry)()
 
 
+def in_the_multiprocess_mode(program: str, folder: Path) -> list[str]:
+    """Run a program whose processes write to a folder, and return its lines; `active()` counts waits and holds."""
+    given = """
+import prometheus_client
+from prometheus_client import multiprocess
+import zkconcurrent, zkconcurrent.prometheus
+
+def of(owner):
+    return "Lock", "/order", "exclusive", 1, owner, 0.0, 1, None
+
+def active():
+    registry = prometheus_client.CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry)
+    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
+    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
+"""
+    done = run_python("-c", given + program, env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)})
+    return done.stdout.splitlines()
+
+
 @pytest.mark.fault(378)
 def test_a_process_has_them_once_in_the_multiprocess_mode(tmp_path: Path) -> None:
     """All registries of a process write to one file, where two would overwrite each other's counts."""
     program = """
-import prometheus_client
-import zkconcurrent.prometheus
-
 first, second = prometheus_client.CollectorRegistry(), prometheus_client.CollectorRegistry()
 for scope in ("nothing", None):
     try:
@@ -244,9 +251,7 @@ remove()
 remove()
 zkconcurrent.prometheus.instrument(registry=second)()
 """
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    done = run_python("-c", program, env=environment)
-    assert done.stdout.split() == ["wrong", "True", "True"]
+    assert in_the_multiprocess_mode(program, tmp_path) == ["wrong", "True", "True"]
 
 
 @pytest.mark.fault(259)
@@ -358,21 +363,11 @@ def test_of_several_processes(tmp_path: Path) -> None:
     What is acquired at once, or is not acquired without a wait, leaves the number of waits alone.
     """
     program = """
-import prometheus_client
-from prometheus_client import multiprocess
-import zkconcurrent.prometheus
 from zkconcurrent import Acquired, Cancelled, Lost, Released, Suspect, TimedOut, Waiting, WouldBlock
 from zkconcurrent._engine import telling
 
 remove = zkconcurrent.prometheus.instrument()
 [registration] = telling.registered
-of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1, None)
-
-def active():
-    registry = prometheus_client.CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)
-    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
-    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
 
 told = [
     Acquired(*of("a"), 0.0, False), Waiting(*of("b")), Waiting(*of("c")), WouldBlock(*of("d"), 0.1),
@@ -387,9 +382,7 @@ for event in told:
 remove()
 print("removed", *active())
 """
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    done = run_python("-c", program, env=environment)
-    assert done.stdout.splitlines() == [
+    assert in_the_multiprocess_mode(program, tmp_path) == [
         "Acquired 0 1",
         "Waiting 1 1",
         "Waiting 2 1",
@@ -415,19 +408,10 @@ def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
     Also where a class of clients has no hash, as one that defines `__eq__`.
     """
     program = """
-import prometheus_client
 from kazoo.client import KazooClient
-from prometheus_client import multiprocess
-import zkconcurrent, zkconcurrent.prometheus
 from zkconcurrent.testing import MemoryServer
 
 zkconcurrent.prometheus.instrument()
-
-def active():
-    registry = prometheus_client.CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)
-    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
-    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
 
 class Equal(KazooClient):
     def __eq__(self, other):
@@ -446,8 +430,7 @@ for lock in locks:
     lock.release()
     print(*active())
 """
-    done = run_python("-c", program, env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)})
-    assert done.stdout.splitlines() == ["1 0 3", "0 2", "0 1", "0 0"], done.stderr
+    assert in_the_multiprocess_mode(program, tmp_path) == ["1 0 3", "0 2", "0 1", "0 0"]
 
 
 @pytest.mark.fault(306)
@@ -455,22 +438,12 @@ def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
     """The counts of what is active are right after an interrupt at any line, and in a child of one that holds."""
     program = """
 import os
-import prometheus_client
-from prometheus_client import multiprocess
-import zkconcurrent.prometheus
 from tests.helpers.interrupts import InterruptAt
 from zkconcurrent import Acquired, Cancelled, Released, Waiting
 from zkconcurrent._engine import telling
 
 remove = zkconcurrent.prometheus.instrument(registry=prometheus_client.CollectorRegistry())
 [registration] = telling.registered
-of = lambda owner: ("Lock", "/order", "exclusive", 1, owner, 0.0, 1, None)
-
-def active():
-    registry = prometheus_client.CollectorRegistry()
-    multiprocess.MultiProcessCollector(registry)
-    found = {sample.name: sample.value for metric in registry.collect() for sample in metric.samples}
-    return [int(found.get(f"zkconcurrent_lock_{what}_active", 0)) for what in ("wait", "hold")]
 
 def interrupted(event, wanted):
     for line in range(1, 200):
@@ -497,9 +470,7 @@ if (child := os.fork()) == 0:
 assert os.waitpid(child, 0)[1] == 0
 print(*active())
 """
-    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    done = run_python("-c", program, env=environment)
-    assert done.stdout.split() == ["0", "2"]
+    assert in_the_multiprocess_mode(program, tmp_path) == ["0 2"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,30 +43,29 @@ from zkconcurrent._recipes.queue.state import Layout, QueueView
 from zkconcurrent._recipes.receipts import member_data
 
 numbers = st.integers(0, 2_147_483_647)
-priorities = st.integers(-(2**31), 2**31 - 1)
+ORDERS: dict[str, tuple[Order, st.SearchStrategy[Any], Callable[[Any], str]]] = {
+    "arrival": (FIFO, st.just(0), lambda _: "queue-"),
+    "priorities": (PRIORITY, st.integers(-(2**31), 2**31 - 1), item_prefix),
+    "floats": (FLOAT, st.floats(allow_nan=False), float_prefix),
+    "times": (DELAY, st.integers(1, 2**63 - 1), lambda at: f"queue-|{at:08X}|"),
+}
 
 
-@given(st.lists(numbers, unique=True))
-def test_the_order_of_arrival(arrived: list[int]) -> None:
-    """The first in is the first out of a queue, and the last out of a LIFO queue."""
-    names = [f"queue-{n:010d}" for n in arrived]
-    assert [number(name) for name in items("/q", names, FIFO)] == sorted(arrived)
-    assert [number(name) for name in items("/q", names, LIFO)] == sorted(arrived, reverse=True)
+@pytest.mark.parametrize("by", ORDERS)
+@given(st.data())
+def test_the_order(by: str, data: st.DataObject) -> None:
+    """The lowest is first, and of the same the first in: floats to the last bit, 0.0 as -0.0, times of any digits.
 
-
-@given(st.lists(st.tuples(priorities, numbers), unique_by=lambda each: each[1]))
-def test_the_order_of_priorities(arrived: list[tuple[int, int]]) -> None:
-    """The lowest priority is first, and of the same priority the first in."""
-    names = {f"{item_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
-    assert [names[name] for name in items("/q", list(names), PRIORITY)] == sorted(arrived)
-
-
-@given(st.lists(st.tuples(st.floats(allow_nan=False), numbers), unique_by=lambda each: each[1]))
-def test_the_order_of_floats(arrived: list[tuple[float, int]]) -> None:
-    """The lowest is first, down to the last bit, infinities and subnormals too; 0.0 and -0.0 are equal."""
-    names = {f"{float_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
-    assert [names[name] for name in items("/q", list(names), FLOAT)] == sorted(arrived)
-    assert all(map(is_item, names))
+    The first in is the last out of a LIFO queue.
+    """
+    order, keys, prefix = ORDERS[by]
+    arrived = data.draw(st.lists(st.tuples(keys, numbers), unique_by=lambda each: each[1]))
+    names = {f"{prefix(key)}{n:010d}": (key, n) for key, n in arrived}
+    in_turn = items("/q", list(names), order)
+    assert [names[name] for name in in_turn] == sorted(arrived)
+    assert all(number(name) == n and is_item(name) for name, (_, n) in names.items())
+    assert order is not DELAY or all(due(name) == at for name, (at, _) in names.items())
+    assert order is not FIFO or items("/q", list(names), LIFO) == in_turn[::-1]
 
 
 def test_what_is_no_float() -> None:
@@ -81,14 +82,6 @@ def test_what_is_no_float() -> None:
             items("/q", [name], FLOAT)
     with pytest.raises(ForeignNodeError, match="priority"):
         items("/q", ["queue-C0080000000000000000000001"], PRIORITY)
-
-
-@given(st.lists(st.tuples(st.integers(1, 2**63 - 1), numbers), unique_by=lambda each: each[1]))
-def test_the_order_of_times(arrived: list[tuple[int, int]]) -> None:
-    """The earliest is first, however many digits its time has, and of the same time the first in."""
-    names = {f"queue-|{at:08X}|{n:010d}": (at, n) for at, n in arrived}
-    assert [names[name] for name in items("/q", list(names), DELAY)] == sorted(arrived)
-    assert all(is_item(name) and due(name) == at for name, (at, _) in names.items())
 
 
 def test_times_are_curators() -> None:

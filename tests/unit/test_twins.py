@@ -27,18 +27,7 @@ ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 NEVER_WAITS = "that of `aio` is a plain function, and the end of a block does not await it"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
-OF_A_LOCK = (
-    "client",
-    "path",
-    "fair",
-    "on_lost",
-    "on_suspect",
-    "on_revoke",
-    "on_deadlock",
-    "hold_limit",
-    "on_hold_limit",
-    "label",
-)
+OF_A_LOCK = [*inspect.signature(zkconcurrent.Lock).parameters]
 # Names that `aio` lacks, by class, or by class and method.
 MISSING: dict[str, dict[str, str]] = {
     "Lock": {"acquire_lock": ALIAS, "release_lock": ALIAS, "locked_lock": ALIAS},
