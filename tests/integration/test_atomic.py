@@ -29,7 +29,6 @@ from zkconcurrent import (
     Queue,
     SharedValue,
 )
-from zkconcurrent._recipes import receipts
 from zkconcurrent._threads.base import value_base
 
 BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
@@ -459,30 +458,8 @@ def test_a_receipt_that_an_operator_removes(connect: Connect, proxy: Proxy, zk: 
     assert number.add() == 4
 
 
-@pytest.mark.fault(266)
-def test_the_first_change_after_destroy(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The receipts that went with the value are no longer used, so no outcome is unknown."""
-    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
-    number.add(5)
-    number.destroy()
-    with proxy.lose_answer("multi") as fault:
-        assert number.add() == 1
-        fault.wait()
-    assert number.get() == 1
-
-
 def _outcome(call: Any) -> Any:
     try:
         return call()
     except Exception as error:
         return error
-
-
-def test_old_receipts_are_removed(
-    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A client that comes removes the receipts of clients that are gone for a day, and the number stays."""
-    AtomicLong(connect(), zk_path).add()
-    monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
-    assert AtomicLong(zk, zk_path).add() == 2
-    assert len(receipts_of(zk, zk_path)) == 1

@@ -147,21 +147,6 @@ def test_one_that_gives_up_leaves_the_watch_to_the_next(
     assert second.result(20) == "x"
 
 
-def test_a_claim_that_fails(zk: KazooClient, zk_path: str) -> None:
-    """The item is free again at once, as it is due, with its own name; after `max_attempts` it is dead."""
-    queue = DelayQueue[str](zk, zk_path, codec=TEXT, max_attempts=2)
-    queue.put("bad", delay=0.2)
-    queue.put("good", delay=0.3)
-    for attempt in (1, 2):
-        with pytest.raises(ZeroDivisionError), queue.claim(timeout=5) as claim:
-            assert (claim.item, claim.attempts) == ("bad", attempt)
-            raise ZeroDivisionError
-    assert queue.get(timeout=5) == "good"
-    assert queue.dead() == ["bad"]
-    queue.destroy()
-    assert zk.exists(zk_path) is None
-
-
 @pytest.mark.fault(87)
 def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
     """One that sleeps leaves the item to the next."""

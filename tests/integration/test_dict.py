@@ -701,27 +701,6 @@ def test_a_finalizer_on_the_thread_of_the_copy(
     assert zk_path in str(got[0])
 
 
-@pytest.mark.parametrize("made", [None, "text", 5, bytearray(b"x"), memoryview(b"x")])
-def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
-    """It makes bytes, which are kept as such; anything else is an error that names the path."""
-
-    class Odd:
-        def encode(self, _: Any) -> Any:
-            return made
-
-        def decode(self, data: bytes) -> Any:
-            return data
-
-    d = Dict[Any](zk, zk_path, codec=Odd())
-    if isinstance(made, bytearray | memoryview):
-        d["a"] = 1
-        assert type(d["a"]) is bytes
-        return
-    for call in (lambda: d.update(a=1), lambda: d.setdefault("a", 1), lambda: d.replace("a", 1)):
-        with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes"):
-            call()
-
-
 @pytest.mark.fault(176)
 def test_an_unreadable_value(zk: KazooClient, zk_path: str) -> None:
     """A value that the codec can't decode: the error names it, it stays, and disturbs no other."""

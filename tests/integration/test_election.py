@@ -361,40 +361,6 @@ def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, c
     mine.withdraw()
 
 
-def test_out_of_reach(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A leader without a connection does not say that it leads, though its term may come through that."""
-    election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
-    election.stand()
-    term = election.wait(SOON)
-    assert term is not None
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not election.is_leader())
-    assert election.wait(0.1) is None
-    proxy.resume()
-    eventually(election.is_leader)
-    again = election.wait(SOON)
-    assert again is not None
-    assert again.token == term.token
-    assert not term.lost.is_set()
-    election.withdraw()
-
-
-def test_withdrawn_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A withdrawal without a connection returns; the node goes after the reconnect."""
-    election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
-    election.stand()
-    assert election.wait(SOON) is not None
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not election.client.connected)
-    election.withdraw()
-    assert not election.is_leader()
-    assert len(children(zk, zk_path)) == 1
-    proxy.resume()
-    eventually(queued(zk, zk_path, 0))
-
-
 @pytest.mark.fault(231)
 def test_withdrawn_as_the_wait_begins(
     connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch

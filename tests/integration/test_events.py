@@ -11,7 +11,6 @@ import os
 import pickle
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,7 +27,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.grammar import Grammar
 from tests.helpers.interrupts import at_every_line
-from tests.helpers.losses import expire, interrupted_out_of_reach
+from tests.helpers.losses import interrupted_out_of_reach
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Acquired,
@@ -417,25 +416,6 @@ def test_outages_again_and_again(zk: KazooClient, zk_path: str, listen: Listen) 
         parts = of_all_objects(lambda there: [each for each in there if isinstance(each, telling.Part)])
         assert sum(any(one.listener is told for one in part.listeners) for part in parts) <= 3
     assert told.kinds() == ["Acquired", *["Suspect", "Recovered"] * 50, "Released"]
-
-
-def test_how_long_a_hold_surely_lasts(zookeeper: Server, zk_path: str, connect: Connect, proxy: Proxy) -> None:
-    """A heartbeat renews it; without a reply it shrinks, and is 0 when the hold is lost, and before and after it."""
-    lock = Lock(connect(hosts=proxy.hosts), zk_path)
-    assert lock.remaining() == 0.0
-    with lock:
-        first = time.monotonic() + lock.remaining()
-        assert 0 < lock.remaining() < 6
-        eventually(lambda: time.monotonic() + lock.remaining() > first + 1)
-        proxy.stall()
-        last = lock.remaining()
-        eventually(lambda: 0 < lock.remaining() < last - 0.5)
-        proxy.resume()
-        eventually(lambda: lock.remaining() > last - 0.5)
-    assert lock.remaining() == 0.0
-    with pytest.raises(LockLostError), lock:
-        expire(zookeeper, lock)
-        assert lock.remaining() == 0.0
 
 
 def test_whose_it_is(zk: KazooClient, connect: Connect, zk_path: str, listen: Listen) -> None:

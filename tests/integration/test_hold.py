@@ -12,13 +12,11 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.losses import expire
 from tests.helpers.proxy import Proxy
 from tests.integration.test_locklikes import ephemerals
-from zkconcurrent import BoundedSemaphore, Lock, LockLostError, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import BoundedSemaphore, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 from zkconcurrent._runtime.identity import HOST
 from zkconcurrent._threads.base import lock_base
-from zkconcurrent.testing import Server
 
 Make = Callable[[KazooClient, str], Any]
 MAKE: dict[str, Make] = {
@@ -128,19 +126,6 @@ def test_not_acquired_on_a_dead_connection(
         waiting.result(12)
         proxy.resume()
         eventually(lambda: ephemerals(zk, zk_path) == before)
-
-
-@every
-@pytest.mark.threads_only("the body ends as that of a thread does; a loss cancels a task")
-def test_lost(which: str, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """A loss counts no more, and LockLostError leaves the block at its end; after that the block holds anew."""
-    lock = MAKE[which](connect(timeout=4), zk_path)
-    one = lock.locks[0] if which == "MultiLock" else lock
-    with pytest.raises(LockLostError), lock.hold(timeout=20):
-        expire(zookeeper, one)
-        assert lock.hold_count() == 0
-    with lock.hold(timeout=20):
-        assert lock.hold_count() == 1
 
 
 @every

@@ -103,17 +103,6 @@ def test_destroy_of_a_crowd_of_counts(zk: KazooClient, connect: Connect, zk_path
     assert latch.count == 20_000
 
 
-def test_destroy_while_others_count(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A destroy that meets counts looks again: it removes all or nothing, and comes to an end."""
-    mine, theirs = CountDownLatch(zk, zk_path, 10_000), CountDownLatch(connect(), zk_path, 10_000)
-    counting = in_thread(lambda: [theirs.count_down() for _ in range(100)])
-    while not counting.done():
-        mine.destroy()
-    counting.result(20)
-    mine.destroy()
-    assert zk.exists(zk_path) is None
-
-
 @pytest.mark.threads_only("tests/unit/test_twins.py compares the repr of each class of tasks with its twin's")
 def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     """The repr tells what this process last knew."""

@@ -110,29 +110,17 @@ def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -
 def test_who_holds_and_who_waits(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """owner() and waiters() tell of every process, in the order of the queue."""
+    """`owner()` and `waiters()` tell of every process, by arrival; when a waiter goes, those behind it move up."""
     before = datetime.now(timezone.utc).replace(microsecond=0)
-    mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
-    with mine:
-        waiting = in_thread(lambda: theirs.acquire() and theirs.release())
-        eventually(queued(zk, zk_path, 2))
-        owner, waiters = theirs.owner(), mine.waiters()
-        assert owner is not None
-        assert (owner.pid, owner.thread, owner.session) == (os.getpid(), "MainThread", zk.client_id[0])
-        assert owner.token == mine.fencing_token
-        assert owner.queued >= before
-        assert zk.exists(owner.node)
-        assert [(waiter.session, waiter.position) for waiter in waiters] == [(theirs.client.client_id[0], 1)]
-        assert owner.position == 0
-    waiting.result(10)
-
-
-@every
-def test_positions(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Each waiter has its place, by arrival, in any process; when one goes, those behind it move up."""
     mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
     waiting = []
     with mine:
+        owner = kind(clients[0], zk_path).owner()
+        assert owner is not None
+        assert (owner.pid, owner.thread, owner.session) == (os.getpid(), "MainThread", zk.client_id[0])
+        assert (owner.token, owner.position) == (mine.fencing_token, 0)
+        assert owner.queued >= before
+        assert zk.exists(owner.node)
         for n, client in enumerate(clients):
             theirs = kind(client, zk_path)
             waiting.append(in_thread(lambda lock=theirs: lock.acquire() and lock.release()))
@@ -144,7 +132,6 @@ def test_positions(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, 
         zk.delete(first.node)  # it queues again, at the tail
         eventually(lambda: [each.session for each in mine.waiters()][-1] == first.session)
         assert [each.position for each in mine.waiters()] == [1, 2, 3]
-        assert mine.owner().position == 0  # type: ignore[union-attr]
     for each in waiting:
         each.result(20)
 

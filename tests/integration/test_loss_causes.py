@@ -82,17 +82,6 @@ def test_the_client_was_stopped(end: Callable[[KazooClient], None], held: Lock) 
     assert re.search(text, str(error))
 
 
-def test_the_client_gave_up(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The client has found no server, and its tries are used up."""
-    lock = Lock(connect(hosts=proxy.hosts, timeout=SESSION, connection_retry={"max_tries": 2, "delay": 0.1}), zk_path)
-    lock.acquire()
-    event = lock.lost
-    proxy.refuse()
-    proxy.cut()
-    assert event.wait(20)
-    assert lost(lock).cause is LossCause.CLIENT_GAVE_UP
-
-
 @pytest.mark.parametrize("how", ["cut", "silent"])
 def test_out_of_reach(how: str, held: Lock, proxy: Proxy) -> None:
     """The network is cut, or swallows what is sent: the lease runs out."""

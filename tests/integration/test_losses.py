@@ -21,7 +21,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair_lock, write_lock
 from tests.helpers.losses import expire, lost_kinds, operate, run_out
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, RLock, Semaphore, aio
+from zkconcurrent import ClientError, Event, Lock, LockLostError, LossCause, MultiLock, RLock, Semaphore, aio
 from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.identity import ident, of_thread
@@ -469,8 +469,9 @@ def test_a_client_that_gives_up(zk_path: str, in_thread: InThread) -> None:
         with pytest.raises(ClientError, match="has given up"):
             each.result(30)
     assert lock.lost.wait(30)
-    with pytest.raises(LockLostError):
+    with pytest.raises(LockLostError) as caught:
         lock.release()
+    assert caught.value.cause is LossCause.CLIENT_GAVE_UP
     for call in (lambda: lock.acquire(timeout=300), lambda: lock.acquire(blocking=False), lambda: event.wait(300)):
         with pytest.raises(ClientError, match="has given up"):
             call()

@@ -75,31 +75,11 @@ def test_the_same_lock_by_two_clients(zk: KazooClient, connect: Connect, zk_path
             MultiLock([Lock(zk, f"{zk_path}/a"), other])
     lock = MultiLock([Lock(below, "/b"), Lock(zk, f"{zk_path}/a"), Lock(connect(), f"{zk_path}/c")])
     assert names(lock) == ["a", "b", "c"]
+    assert "<unlocked zkconcurrent.MultiLock" in repr(lock)
     with lock:
         assert lock.locked()
-
-
-def test_all_or_none(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It is held when all are; a try, and a timed wait, that fail for the last leave nothing of the first."""
-    mine = MultiLock(Lock(zk, f"{zk_path}/{name}") for name in "abc")
-    other = connect()
-    theirs = Lock(other, f"{zk_path}/c")
-    with theirs:
-        for how in ({"blocking": False}, {"timeout": 0}, {"timeout": 0.2}):
-            assert mine.acquire(**how) is False
-            for name, n in zip("abc", (0, 0, 1), strict=True):
-                eventually(queued(zk, f"{zk_path}/{name}", n))
-        assert not mine.locked()
-        assert "<unlocked zkconcurrent.MultiLock" in repr(mine)
-    assert mine.acquire(timeout=10)
-    assert mine.locked()
-    assert repr(mine).startswith("<locked zkconcurrent.MultiLock object paths=[")
-    for name in "abc":
-        assert not Lock(other, f"{zk_path}/{name}").acquire(blocking=False)
-    mine.release()
-    assert not mine.locked()
-    for name in "abc":
-        eventually(queued(zk, f"{zk_path}/{name}", 0))
+        assert repr(lock).startswith("<locked zkconcurrent.MultiLock object paths=[")
+    assert not lock.locked()
 
 
 def test_one_deadline_for_the_whole(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

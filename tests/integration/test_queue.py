@@ -604,15 +604,6 @@ def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: C
     assert raw.empty()
 
 
-def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str) -> None:
-    """A queue that is garbage leaves no ephemeral node."""
-    queue = Queue[bytes](zk, zk_path)
-    queue.put(b"one")
-    assert len(names(zk, zk_path, "members")) == 1
-    del queue
-    eventually(lambda: names(zk, zk_path, "members") == [])
-
-
 @pytest.mark.fault(83)
 def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Threads of several clients put and take: each item is taken once, and there are never more than maxsize."""
@@ -1049,6 +1040,29 @@ def test_an_item_that_is_put_back_keeps_its_attempts(
         data, stat = zk.get(f"{zk_path}/items/{item}")
         assert (data, stat.version) == (frame([b"{"], -attempt), 0)
     assert raw.get(timeout=5) == b"{"
+
+
+@pytest.mark.fault(138)
+def test_destroyed_and_made_anew_by_another_client(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
+    """A client that was away forgets what it knew: the items, and that the queue was of its kind."""
+    client = connect(**FAST)
+    queue = Queue[int](client, zk_path, codec=JSON)
+    for n in range(20):
+        queue.put(n)
+    assert [queue.get() for _ in range(6)] == [*range(6)]
+    before = client.client_id[0]
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id[0] != before)
+    Queue[int](connect(), zk_path, codec=JSON).destroy()
+    made = LifoQueue[int](zk, zk_path, codec=JSON)
+    for n in range(20):
+        made.put(100 + n)
+    for call in (queue.get_nowait, lambda: queue.put(1)):
+        with pytest.raises(ValueError, match="made as lifo"):
+            call()
+    assert made.qsize() == 20
 
 
 @pytest.mark.fault(140)

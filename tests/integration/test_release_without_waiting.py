@@ -143,16 +143,3 @@ def test_synchronized(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     for other in (Semaphore(client, f"{zk_path}-permits"), threading.Lock()):
         with pytest.raises(TypeError, match="always waits"):
             synchronized(other, wait_release=False)
-
-
-def test_a_cut_connection(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
-    """The library repeats the delete after the reconnect, and this client's next acquire goes behind that."""
-    lock = Lock(connect(proxy.hosts), zk_path)
-    lock.acquire()
-    with proxy.lose_request("delete") as fault:
-        lock.release(wait=False)
-        fault.wait()
-    assert lock.acquire(timeout=20)
-    assert len(zk.get_children(zk_path)) == 1
-    lock.release(wait=False)
-    eventually(queued(zk, zk_path, 0))
