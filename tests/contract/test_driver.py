@@ -102,6 +102,7 @@ def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> Non
     assert [age for age, ticket in held if ticket.state is not State.HELD] == []
 
 
+@pytest.mark.fault(13)
 def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None:
     """It fails with SessionExpired, read or write; one that is bound to no session goes on in the next."""
 

@@ -288,9 +288,9 @@ def test_zookeeper_3_4(
 
 @pytest.mark.fault(245)
 @pytest.mark.parametrize("error", [UnimplementedError, MarshallingError])
-def test_a_refusal_names_no_other_primitive(error: type[Exception]) -> None:
-    """The reason that a lock is given is not that of a Dict."""
-    assert "Dict" not in str(failure(error(), "/path"))
+def test_a_refusal_names_the_version_alone(error: type[Exception]) -> None:
+    """The reason is that of every primitive, also if a server refuses a request for one part of it."""
+    assert re.search(r"needs ZooKeeper 3\.5\.3 or newer \[/path\]$", str(failure(error(), "/path")))
 
 
 COLLECTED = """

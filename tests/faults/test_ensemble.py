@@ -200,12 +200,13 @@ def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread) 
         held, wanted = Lock(mine, "/held"), Lock(mine, "/theirs")
         held.acquire()
         lost = held.lost
-        waiting = in_thread(wanted.acquire)
-        eventually(queued(mine, "/theirs", 2))
         thief.strike()
-        assert lost.wait(ROLLING / 3)
+        assert lost.wait(ROLLING / 3)  # by a heartbeat alone
         with pytest.raises(LockLostError):
             held.release()
+        waiting = in_thread(wanted.acquire)
+        eventually(queued(theirs.client, "/theirs", 2))
+        thief.strike()
         theirs.release()
         assert waiting.result(ROLLING)
         wanted.release()
