@@ -84,36 +84,6 @@ def test_rounds_of_threads(threads: Namespace, in_thread: InThread) -> None:
 # -- its users ---------------------------------------------------------------------------------------------------------
 
 
-def test_threads_and_loops_at_once(threads: Namespace) -> None:
-    """Threads and the tasks of two loops that use one path of the service exclude each other."""
-    tasks = aio.namespace(threads.client, threads.path)
-    count = [0]
-
-    def add() -> None:
-        for _ in range(ROUNDS):
-            with threads.Lock("lock"):
-                before = count[0]
-                time.sleep(0)
-                count[0] = before + 1
-
-    async def add_too() -> None:
-        for _ in range(ROUNDS // 10):
-            async with tasks.Lock("lock"):
-                before = count[0]
-                await asyncio.sleep(0)
-                count[0] = before + 1
-
-    async def main() -> None:
-        await asyncio.gather(*(add_too() for _ in range(10)))
-
-    adding = [threading.Thread(target=each) for each in [add] * 4 + [lambda: asyncio.run(main())] * 2]
-    for each in adding:
-        each.start()
-    for each in adding:
-        each.join(60)
-    assert count == [6 * ROUNDS]
-
-
 def test_a_condition_of_two_namespaces(threads: Namespace) -> None:
     """Its lock may be of another local namespace, as all are of one client."""
     lock = zkconcurrent.namespace("local").RLock("lock")
