@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import is_there
 
 _BENCHMARK = """
 import sys, time
@@ -31,15 +30,6 @@ def test_a_killed_benchmark_leaves_no_player(contestant: str, module: str) -> No
         hosts = "{}:{}".format(*silent.getsockname())
         command = [sys.executable, "-c", _BENCHMARK, contestant, module, hosts]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as benchmark:
-            assert benchmark.stdout is not None
             player = int(benchmark.stdout.readline())
             benchmark.kill()
-        eventually(lambda: not _is_alive(player))
-
-
-def _is_alive(pid: int) -> bool:
-    with suppress(ProcessLookupError, FileNotFoundError):
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    return False
+        eventually(lambda: not is_there(player))

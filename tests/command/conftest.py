@@ -16,8 +16,6 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from zkconcurrent._command.arguments import parse, server_url
 from zkconcurrent._command.holder import Holder
@@ -174,24 +172,3 @@ def status_of(text: str) -> dict[str, Any]:
 def below(pid: int) -> list[int]:
     """Return the processes below one, from its child on: of a `run`, first the guard, then the command."""
     return descendants(pid)
-
-
-def is_there(pid: int) -> bool:
-    """Return whether a process has not ended; one that nobody has waited for has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def state_of(pid: int) -> str:
-    """Return the state of a process: S sleeps, T is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def nodes(zk: KazooClient, path: str) -> list[str]:
-    """Return the contenders of a path."""
-    try:
-        return sorted(zk.get_children(path), key=lambda name: name[-10:])
-    except NoNodeError:
-        return []

@@ -16,8 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import Call, Run, end_of, nodes
+from tests.command.conftest import Call, Run, end_of
 from tests.conftest import Connect, InThread
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 
@@ -47,7 +48,7 @@ def test_a_named_hold(call: Call, zk: KazooClient, connect: Connect, zk_path: st
 def test_a_holder_that_releases_when_asked(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A holder that listens, as Curator's revocable locks do, releases within the grace, and nothing is broken."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
-        (node,) = nodes(zk, zk_path)
+        (node,) = children(zk, zk_path)
         process = look("break", "-y", "--holder", zk.get(f"{zk_path}/{node}")[1].czxid, "--grace", 1000, zk_path)
         eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
     code, out, err = end_of(process)
@@ -65,7 +66,7 @@ def test_a_break_that_is_given_up(
     Fault 432: so it is once the terminal was closed, or the command was asked to end.
     """
     with zkconcurrent.Lock(connect(), zk_path) as _:
-        (node,) = nodes(zk, zk_path)
+        (node,) = children(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
         process = look("break", "-y", "--holder", stat.czxid, "--grace", 1000, zk_path)
         eventually(lambda: zk.get(f"{zk_path}/{node}")[0] == b"__REVOKE__")
@@ -89,7 +90,7 @@ def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk
     """
     lock = zkconcurrent.Lock(connect(), zk_path)
     lock.acquire()
-    (node,) = nodes(zk, zk_path)
+    (node,) = children(zk, zk_path)
     data, stat = zk.get(f"{zk_path}/{node}")
     command = ("break", zk_path, "-y", "--holder", stat.czxid, "--grace")
     first = look(*command, 1000)
@@ -114,7 +115,7 @@ def test_two_breaks_of_one_hold(look: Run, zk: KazooClient, connect: Connect, zk
 def test_two_breaks_that_are_given_up(look: Run, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Once the first of two breaks is given up, the node tells who holds, and the second goes on."""
     with zkconcurrent.Lock(connect(), zk_path) as _:
-        (node,) = nodes(zk, zk_path)
+        (node,) = children(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
         command = ("break", zk_path, "-y", "--holder", stat.czxid, "--grace", 1000)
         first = look(*command)
@@ -134,15 +135,15 @@ def test_never_another(call: Call, zk: KazooClient, connect: Connect, zk_path: s
     lock = zkconcurrent.ReadWriteLock(zk, zk_path)
     other = zkconcurrent.ReadWriteLock(connect(), zk_path)
     with lock.write_lock:
-        (holder,) = nodes(zk, zk_path)
+        (holder,) = children(zk, zk_path)
         waiting = in_thread(lambda: other.write_lock.acquire() and other.write_lock.release())
-        while len(nodes(zk, zk_path)) < 2:
+        while len(children(zk, zk_path)) < 2:
             pass
-        waiter = next(node for node in nodes(zk, zk_path) if node != holder)
+        waiter = next(node for node in children(zk, zk_path) if node != holder)
         for token in (zk.get(f"{zk_path}/{waiter}")[1].czxid, 1):
             code, out, err = call("break", "-y", "--holder", token, zk_path)
             assert (code, out, "has the token" in err) == (75, "", True)
-        assert set(nodes(zk, zk_path)) == {holder, waiter}
+        assert set(children(zk, zk_path)) == {holder, waiter}
     waiting.result()
 
 
@@ -163,16 +164,16 @@ def test_a_queue(call: Call, zk: KazooClient, zk_path: str, in_thread: InThread)
     queue = zkconcurrent.Queue(zk, zk_path)
 
     def refused(part: str) -> list[int]:
-        (node,) = nodes(zk, f"{zk_path}/{part}")
+        (node,) = children(zk, f"{zk_path}/{part}")
         token = zk.get(f"{zk_path}/{part}/{node}")[1].czxid
         codes = [
             call("break", path, "-y", "--grace", 0, "--holder", token)[0] for path in (zk_path, f"{zk_path}/{part}")
         ]
-        assert nodes(zk, f"{zk_path}/{part}") == [node]
+        assert children(zk, f"{zk_path}/{part}") == [node]
         return codes
 
     idle = in_thread(queue.get)
-    eventually(lambda: nodes(zk, f"{zk_path}/consumers") != [])
+    eventually(lambda: children(zk, f"{zk_path}/consumers") != [])
     assert refused("consumers") == [66, 66]
     queue.put(b"item")
     idle.result()
@@ -185,7 +186,7 @@ def test_a_queue(call: Call, zk: KazooClient, zk_path: str, in_thread: InThread)
 def test_what_it_may_not(call: Call, zk: KazooClient, zk_path: str) -> None:
     """Without the right to write or delete, nothing is broken: 77, and the message says which right."""
     with zkconcurrent.Lock(zk, zk_path) as _:
-        (node,) = nodes(zk, zk_path)
+        (node,) = children(zk, zk_path)
         data, stat = zk.get(f"{zk_path}/{node}")
         refused = f"zkconcurrent: ZooKeeper refuses: the hold of {zk_path}/{node} goes on, as this client may not "
         for path, may, what in (
@@ -194,7 +195,7 @@ def test_what_it_may_not(call: Call, zk: KazooClient, zk_path: str) -> None:
         ):
             zk.set_acls(path, [make_acl("world", "anyone", admin=True, **may)])
             code, out, err = call("break", "-y", "--holder", stat.czxid, "--grace", 0.1, zk_path)
-            assert (code, out, err.splitlines()[-1], nodes(zk, zk_path)) == (77, "", f"{refused}{what}", [node])
+            assert (code, out, err.splitlines()[-1], children(zk, zk_path)) == (77, "", f"{refused}{what}", [node])
             # Fault 432: it tells of its holder as before.
             assert zk.get(f"{zk_path}/{node}")[0] == data
             zk.set_acls(path, [make_acl("world", "anyone", all=True)])
@@ -213,7 +214,7 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
         os.close(descriptor)
     assert f"process {os.getpid()} on host" in out
     assert "end that process first" in out
-    assert (code, len(nodes(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
+    assert (code, len(children(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
     with suppress(zkconcurrent.LockLostError):
         lock.release()
 
@@ -241,7 +242,7 @@ def test_an_outage_behind_the_question(
     code, _, err = end_of(process)
     for descriptor in (terminal, end):
         os.close(descriptor)
-    assert (code, "the connection was lost" in err, len(nodes(zk, zk_path))) == (69, True, 1), err
+    assert (code, "the connection was lost" in err, len(children(zk, zk_path))) == (69, True, 1), err
     lock.release()
 
 

@@ -15,8 +15,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import READS, Call, End, Run, end_of, nodes
+from tests.command.conftest import READS, Call, End, Run, end_of
 from tests.conftest import Connect, InThread
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, Kind
 from tests.helpers.proxy import Proxy
@@ -64,10 +65,10 @@ def test_a_ring(start: Run, call: Call, zk: KazooClient, zk_path: str) -> None:
     first, second = member(start, f"lock:{a}", f"lock:{b}"), member(start, f"lock:{b}", f"lock:{a}")
     assert call("deadlocks", zk_path) == (0, f"no deadlock at {zk_path} or below\n", "")
     go_on(first)
-    eventually(lambda: len(nodes(zk, b)) == 2)
+    eventually(lambda: len(children(zk, b)) == 2)
     assert found(call("deadlocks", zk_path, "--json"))[0] == 0
     go_on(second)
-    eventually(lambda: len(nodes(zk, a)) == 2)
+    eventually(lambda: len(children(zk, a)) == 2)
     code, document = found(call("deadlocks", zk_path, "--json"))
     assert (code, document["schema"], document["unjudged"]) == (1, "zkconcurrent.deadlocks/1", [])
     (ring,) = [each["members"] for each in document["rings"]]
@@ -96,7 +97,7 @@ def test_behind_a_waiter(start: Run, call: Call, zk: KazooClient, zk_path: str) 
     writer = member(start, f"lock:{zk_path}/alone", f"write_lock:{pair}")
     for process, path, number in ((writer, pair, 2), (late, pair, 3), (reader, other, 2)):
         go_on(process)
-        eventually(lambda path=path, number=number: len(nodes(zk, path)) == number)  # type: ignore[misc]
+        eventually(lambda path=path, number=number: len(children(zk, path)) == number)  # type: ignore[misc]
     code, document = found(call("deadlocks", zk_path, "--json"))
     assert code == 1
     (ring,) = [each["members"] for each in document["rings"]]
@@ -211,8 +212,8 @@ def test_primitives_that_are_no_locks(call: Call, zk: KazooClient, zk_path: str,
 
     waiting = [in_thread(wait), in_thread(barrier.wait)]
     with zkconcurrent.DoubleBarrier(zk, f"{zk_path}/double", 1):
-        eventually(lambda: nodes(zk, f"{condition.path}/waiters") != [] and barrier.n_waiting == 1)
-        assert nodes(zk, f"{queue.path}/members") != []
+        eventually(lambda: children(zk, f"{condition.path}/waiters") != [] and barrier.n_waiting == 1)
+        assert children(zk, f"{queue.path}/members") != []
         assert call("deadlocks", zk_path) == (0, f"no deadlock at {zk_path} or below\n", "")
     with condition:
         condition.notify()

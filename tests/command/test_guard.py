@@ -15,8 +15,10 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.command.conftest import SESSION, Run, below, end_of, is_there, nodes, state_of, status_of, words
+from tests.command.conftest import SESSION, Run, below, end_of, status_of, words
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import is_there, state_of
 from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -26,7 +28,6 @@ STUBBORN = "trap '' TERM INT HUP; setsid sleep 1000 & sleep 1000 & echo ready; w
 
 def began(process: subprocess.Popen[str]) -> list[int]:
     """Wait until the command has begun; return all processes: the guard, the command, and what it has started."""
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return below(process.pid)
 
@@ -47,7 +48,7 @@ def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, long: str, kille
     os.kill({"run": process.pid, "guard": guard, "command": command}[killed], signal.SIGKILL)
     if killed == "command":
         assert "has left behind" in process.stderr.readline()  # type: ignore[union-attr]
-        assert len(nodes(zk, zk_path)) == 1
+        assert len(children(zk, zk_path)) == 1
         for pid in below(process.pid)[1:]:
             # A `sleep 0.1` ends by itself.
             with suppress(ProcessLookupError):
@@ -58,7 +59,7 @@ def test_one_is_killed(run: Run, zk: KazooClient, zk_path: str, long: str, kille
         code, _, err = end_of(process)
         assert (code, "the guard was killed" in err) == (128 + signal.SIGKILL, True)
     if killed != "run":
-        eventually(lambda: not nodes(zk, zk_path))
+        eventually(lambda: not children(zk, zk_path))
 
 
 LEFT = "setsid sleep 1000 >/dev/null 2>&1 & echo ready"
@@ -66,7 +67,6 @@ LEFT = "setsid sleep 1000 >/dev/null 2>&1 & echo ready"
 
 def what_is_left(process: subprocess.Popen[str]) -> int:
     """Wait until only what the command has left behind is there; return its process id."""
-    assert process.stderr is not None
     return int(process.stderr.readline().rpartition(": ")[2].split()[0])
 
 
@@ -77,7 +77,7 @@ def test_an_end_after_the_command(run: Run, zk: KazooClient, zk_path: str, long:
     process = run(zk_path, "--", "sh", "-c", LEFT, url=long)
     left = what_is_left(process)
     if ended == "lock":
-        zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+        zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     else:
         os.kill(process.pid if ended == "run" else below(process.pid)[0], signal.SIGKILL)
     eventually(lambda: not is_there(left))
@@ -94,7 +94,7 @@ def test_it_is_lost_before_the_command_begins(start: Run, zk: KazooClient, zk_pa
     )
     process = start(sys.executable, "-c", script, "run", zk_path, "--", "echo", "ran")
     code, out, err = end_of(process)
-    assert (code, out, "before the command began" in err, nodes(zk, zk_path)) == (76, "", True, [])
+    assert (code, out, "before the command began" in err, children(zk, zk_path)) == (76, "", True, [])
 
 
 @pytest.mark.fault(297)
@@ -178,7 +178,7 @@ def test_on_lost_ignore(run: Run, zk: KazooClient, zk_path: str) -> None:
     """With `--on-lost ignore` the command goes on without the lock; a line says so, and its own code is passed on."""
     process = run("--on-lost", "ignore", zk_path, "--", "sh", "-c", "echo ready; cat; exit 3", stdin=subprocess.PIPE)
     began(process)
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     with zkconcurrent.Lock(zk, zk_path):
         pass
     time.sleep(SESSION / 2)
@@ -193,7 +193,7 @@ def test_the_node_is_deleted(run: Run, zk: KazooClient, zk_path: str) -> None:
     process = run("--status-fd", write, zk_path, "--", "sh", "-c", "echo ready; exec cat", stdin=-1, pass_fds=[write])
     os.close(write)
     began(process)
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     assert process.wait(timeout=60) == 76
     with os.fdopen(read) as text:
         found = status_of(text.read())
@@ -204,7 +204,7 @@ def test_a_loss_that_the_release_finds(run: Run, zk: KazooClient, zk_path: str) 
     """A node that was gone when the command ended, before a heartbeat could tell, counts as lost as well."""
     process = run(zk_path, "--", "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE)
     began(process)
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     code, _, err = end_of(process)
     assert (code, "was lost" in err) == (76, True)
 
@@ -232,12 +232,11 @@ def test_as_process_1(start: Run, zk_path: str, zk: KazooClient) -> None:
     """As number 1 of a container it forwards signals, reaps all orphans, and passes the code on."""
     script = "trap 'exit 5' TERM; (sleep 0.1 &); echo ready $PPID; while :; do sleep 0.05; done"
     process = start("unshare", "-pf", "--mount-proc", *words(zk_path, "--", "sh", "-c", script))
-    assert process.stdout is not None
     assert process.stdout.readline().startswith("ready ")
     runner = below(process.pid)[0]
     os.kill(runner, signal.SIGTERM)
     assert end_of(process)[:2] == (5, "")
-    assert nodes(zk, zk_path) == []
+    assert children(zk, zk_path) == []
 
 
 @pytest.mark.fault(431)
@@ -255,10 +254,9 @@ def test_a_command_of_another_user(start: Run, zk: KazooClient, zk_path: str, lo
     process = start(sys.executable, "-c", script, *command, stdin=subprocess.PIPE)
     began(process)
     if lost:
-        zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+        zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     else:
         process.terminate()
-    assert process.stderr is not None
     told = process.stderr.readline()
     assert "is another user's" in told
     assert ("others may hold the lock meanwhile" in told) == lost
@@ -280,7 +278,6 @@ ctypes.CDLL(None).pthread_exit(None)
 def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str) -> None:
     """/proc shows such a process as one that has ended; it is killed with `run`, as any other."""
     process = run(zk_path, "--", "sh", "-c", '"$@" & sleep 1000', "sh", sys.executable, "-c", FIRST_THREAD_ENDS)
-    assert process.stdout is not None
     pid = int(process.stdout.readline().split()[1])
     eventually(lambda: state_of(pid) == "Z")
     process.kill()
@@ -291,11 +288,10 @@ def test_a_daemon_whose_first_thread_has_ended(run: Run, zk_path: str) -> None:
 def test_where_proc_shows_others(start: Run, zk_path: str, zk: KazooClient) -> None:
     """What the command has left behind keeps the lock; no process of another namespace is named."""
     process = start("unshare", "-pf", *words(zk_path, "--", "sh", "-c", "setsid sleep 1.5 >/dev/null 2>&1 &"))
-    assert process.stderr is not None
     assert process.stderr.readline().endswith("until what it has left behind has\n")
-    assert len(nodes(zk, zk_path)) == 1
+    assert len(children(zk, zk_path)) == 1
     assert end_of(process) == (0, "", "")
-    assert nodes(zk, zk_path) == []
+    assert children(zk, zk_path) == []
 
 
 def test_two_runs_never_overlap(run: Run, zk_path: str, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.command.conftest import READS, Call, Run, document, end_of, nodes, words
+from tests.command.conftest import READS, Call, Run, document, end_of, words
 from tests.conftest import Connect, InThread
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._command.terminal import age
@@ -124,7 +125,7 @@ def test_show_for_people(call: Call, run: Run, zk: KazooClient, zk_path: str, ur
     outer, inner = f"{zk_path}/outer", f"{zk_path}/inner"
     with zkconcurrent.RLock(zk, inner):
         process = run(outer, "--", *words("-w", 1000, inner, "--", "true"))
-        eventually(lambda: len(nodes(zk, inner)) == 2)
+        eventually(lambda: len(children(zk, inner)) == 2)
         code, out, err = call("show", inner)
         below = call("show", "/inner", url=url.replace("?", f"{zk_path}?"))[1]
     assert (code, err) == (0, "")
@@ -150,7 +151,9 @@ def test_an_idle_worker(
     idle, full = zkconcurrent.Queue(zk, f"{zk_path}/idle"), zkconcurrent.Queue(connect(), f"{zk_path}/full", maxsize=1)
     full.put(b"first")
     waiting = [in_thread(idle.get), in_thread(idle.get), in_thread(full.put, b"second")]
-    eventually(lambda: len(nodes(zk, f"{idle.path}/consumers")) == 2 and nodes(zk, f"{full.path}/producers") != [])
+    eventually(
+        lambda: len(children(zk, f"{idle.path}/consumers")) == 2 and children(zk, f"{full.path}/producers") != []
+    )
     there = url.replace("?", f"{zk_path}?")
     zk.ensure_path(f"{zk_path}/shop/items")
     lock = zkconcurrent.Lock(zk, f"{zk_path}/shop/consumers")
@@ -179,7 +182,7 @@ def test_a_holder_does_not_give_up(call: Call, run: Run, zk: KazooClient, zk_pat
     """A holder that had waited with a limit keeps its hold beyond that, and `show` does not end it there."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run("-w", 60, zk_path, "--", "sh", "-c", "echo ready; exec sleep 600")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        eventually(lambda: len(children(zk, zk_path)) == 2)
         assert call("show", zk_path)[1].count("gives up after ") == 1
     assert process.stdout.readline() == "ready\n"
     assert "gives up" not in call("show", zk_path)[1]
@@ -195,7 +198,7 @@ def test_who_works_on_an_item(call: Call, zk: KazooClient, zk_path: str, kind: t
     for item in ("1", "2"):
         queue.put((1, item) if kind is zkconcurrent.PriorityQueue else item)
     with queue.claim():
-        (name,) = nodes(zk, f"{zk_path}/claims")
+        (name,) = children(zk, f"{zk_path}/claims")
         told = document(call("show", zk_path, "--json"))
         assert brief(told, zk_path) == [(zk_path, "Queue", "claim", "held")]
         assert (told["contenders"][0]["pid"], told["contenders"][0]["thread"]) == (os.getpid(), "MainThread")
@@ -242,7 +245,7 @@ def test_a_part_by_its_path(
     permits.acquire()
     other = zkconcurrent.Semaphore(connect(), permits.path, 1)
     others = [in_thread(queue.get), in_thread(other.acquire)]
-    eventually(lambda: nodes(zk, f"{queue.path}/consumers") != [] and permits.waiters() != [])
+    eventually(lambda: children(zk, f"{queue.path}/consumers") != [] and permits.waiters() != [])
     told = {
         "q/consumers": [(queue.path, "Queue", "consumer", "waits")],
         "s/locks": [(permits.path, "Semaphore", "permit", "waits")],

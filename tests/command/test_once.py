@@ -12,8 +12,9 @@ from kazoo.client import KazooClient, TransactionRequest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 import zkconcurrent
-from tests.command.conftest import SESSION, Run, end_of, nodes
+from tests.command.conftest import SESSION, Run, end_of
 from tests.conftest import Connect, InThread
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError
@@ -33,7 +34,7 @@ def test_of_three_machines_one_runs(run: Run, zk: KazooClient, zk_path: str) -> 
     """Three machines start the job in the same minute, also while the first one's job takes longer than the period."""
     with zkconcurrent.Lock(zk, zk_path):
         three = [run("--once-per", 1, zk_path, "--", "sh", "-c", "echo ran; sleep 1.5") for _ in range(3)]
-        eventually(lambda: len(nodes(zk, zk_path)) == 4)
+        eventually(lambda: len(children(zk, zk_path)) == 4)
     found = sorted(end_of(each) for each in three)
     assert found == [(0, "", ""), (0, "", ""), (0, "ran\n", "")]
 
@@ -47,7 +48,7 @@ def test_the_next_period(run: Run, zk: KazooClient, zk_path: str) -> None:
     assert end_of(run("--once-per", HOUR, "--skip-code", 9, zk_path, "--", "echo", "ran")) == (9, "", "")
     assert end_of(run("--once-per", HOUR, "--skip-code", 75, "-E", 3, zk_path, "--", "true")) == (75, "", "")
     assert end_of(run("--once-per", 0, zk_path, "--", "echo", "ran"))[1] == "ran\n"
-    assert nodes(zk, zk_path) == []
+    assert children(zk, zk_path) == []
 
 
 @pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
@@ -56,7 +57,6 @@ def test_a_job_that_fails(run: Run, zk: KazooClient, zk_path: str, killed: bool,
     """With --until-success it runs again until one run has ended with 0; else it is not made up for."""
     options = ["--once-per", HOUR, *["--until-success"] * until_success, zk_path, "--"]
     process = run(*options, "sh", "-c", "echo ready; read line; exit 3", stdin=subprocess.PIPE)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     if killed:
         process.kill()
@@ -73,8 +73,6 @@ def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: 
     far = f"zk://{proxy.hosts}?timeout={SESSION:g}"
     options = ["--on-lost", "ignore", "--once-per", HOUR, "--until-success", zk_path, "--"]
     process = run(*options, "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE, url=far)
-    assert process.stdout is not None
-    assert process.stdin is not None
     assert process.stdout.readline() == "ready\n"
     proxy.refuse()
     proxy.cut()
@@ -99,11 +97,11 @@ def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread) -> No
     dies, late, behind, following = (zkconcurrent.Lock(client, zk_path) for client in (zk, *others))
     dies.acquire()
     queued = in_thread(late.acquire)
-    eventually(lambda: len(nodes(zk, zk_path)) == 2)
+    eventually(lambda: len(children(zk, zk_path)) == 2)
     passed = time.monotonic() + 0.6
     eventually(lambda: time.monotonic() > passed)
     older = in_thread(behind.acquire)
-    eventually(lambda: len(nodes(zk, zk_path)) == 3)
+    eventually(lambda: len(children(zk, zk_path)) == 3)
     dies.release()
     queued.result()
     assert Mark(late.client, zk_path, 0.5, until_success=False).allows(late)
@@ -144,13 +142,13 @@ def test_a_run_that_queues_again(
         eventually(lambda: time.monotonic() > began + period)
     mark = Mark(second.client, zk_path, period, until_success=False)
     queued = in_thread(second.acquire)
-    eventually(lambda: len(nodes(first.client, zk_path)) == 2)
-    before = nodes(first.client, zk_path)
+    eventually(lambda: len(children(first.client, zk_path)) == 2)
+    before = children(first.client, zk_path)
     assert ran.allows(first)
     if not late:
         eventually(lambda: time.monotonic() > began + period)
     zookeeper.expire(second.client)
-    eventually(lambda: len(now := nodes(first.client, zk_path)) == 2 and now != before)
+    eventually(lambda: len(now := children(first.client, zk_path)) == 2 and now != before)
     first.release()
     queued.result()
     assert not mark.allows(second)
@@ -238,9 +236,8 @@ def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> N
     """A success after the lock was lost does not count: 76, and no mark."""
     options = ["--once-per", HOUR, "--until-success", zk_path, "--"]
     process = run(*options, "sh", "-c", "echo ready; read line", stdin=subprocess.PIPE)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     assert process.communicate("\n")[1] != ""
     assert process.returncode == 76
     with pytest.raises(NoNodeError):
@@ -252,7 +249,7 @@ def test_a_loss_noticed_at_the_mark(zk: KazooClient, zk_path: str) -> None:
     lock = zkconcurrent.Lock(zk, zk_path)
     lock.acquire()
     lost = lock.lost
-    zk.delete(f"{zk_path}/{nodes(zk, zk_path)[0]}")
+    zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     eventually(lost.is_set)
     with pytest.raises(LockLostError) as noticed:
         Mark(zk, zk_path, HOUR, until_success=True).succeeded(lock)

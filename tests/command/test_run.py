@@ -15,8 +15,10 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import Acquire, Run, below, end_of, is_there, nodes, status_of, words
+from tests.command.conftest import Acquire, Run, below, end_of, status_of, words
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import is_there
 from zkconcurrent.testing import Server
 
 
@@ -48,7 +50,7 @@ def test_the_code_is_that_of_the_command(
     ended, out, err = end_of(run(zk_path, "--", *command))
     assert (ended, out) == (code, "")
     assert (err == "") == (code not in (126, 127))
-    eventually(lambda: not nodes(zk, zk_path))
+    eventually(lambda: not children(zk, zk_path))
 
 
 def test_without_a_server(run: Run, zk_path: str) -> None:
@@ -122,7 +124,7 @@ def test_not_in_time(run: Run, zk: KazooClient, zk_path: str) -> None:
         for each, codes in zip(tries, ([75], [75, 69], [75, 69], [1]), strict=True):
             code, out, _ = end_of(each)
             assert (code in codes, out) == (True, "")
-        eventually(lambda: len(nodes(zk, zk_path)) == 1)
+        eventually(lambda: len(children(zk, zk_path)) == 1)
 
 
 @pytest.mark.fault(430)
@@ -139,10 +141,10 @@ def test_a_wait_during_which_the_machine_slept(start: Run, zk: KazooClient, zk_p
     )
     with zkconcurrent.Lock(zk, zk_path):
         process = start(sys.executable, "-c", script, str(slept), "run", "-w", "900", zk_path, "--", "echo", "ran")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        eventually(lambda: len(children(zk, zk_path)) == 2)
         slept.touch()
     assert end_of(process) == (75, "", "")
-    eventually(lambda: nodes(zk, zk_path) == [])
+    eventually(lambda: children(zk, zk_path) == [])
 
 
 def test_what_is_taken(acquire: Acquire, zk: KazooClient, zk_path: str) -> None:
@@ -178,12 +180,11 @@ def test_several_paths(run: Run, zk: KazooClient, zk_path: str) -> None:
     """Several paths are held together, or none."""
     paths = [f"{zk_path}/{name}" for name in "ab"]
     process = run(*paths, "--", "sh", "-c", "echo $ZKCONCURRENT_PATH; echo $ZKCONCURRENT_TOKEN; cat", stdin=-1)
-    assert process.stdout is not None
     assert process.stdout.readline().split() == paths
     assert len(process.stdout.readline().split()) == 2
-    assert [len(nodes(zk, path)) for path in paths] == [1, 1]
+    assert [len(children(zk, path)) for path in paths] == [1, 1]
     process.communicate(timeout=60)
-    eventually(lambda: not any(nodes(zk, path) for path in paths))
+    eventually(lambda: not any(children(zk, path) for path in paths))
 
 
 # -- nested runs -----------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ def test_a_wait_inside_tells_what_is_held_outside(run: Run, zk: KazooClient, zk_
     with zkconcurrent.Lock(zk, inner):
         process = run(outer, "--", *words(inner, "--", "true"))
         (waiter,) = eventually(lambda: zkconcurrent.Lock(zk, inner).waiters())
-        (held,) = nodes(zk, outer)
+        (held,) = children(zk, outer)
         assert waiter.holds == ((outer, held[3:39].replace("-", "")),)
         # The name is marked, so that a listing alone shows whose data tell something.
         assert waiter.node.rpartition("/")[2][27] == "8"
@@ -228,20 +229,18 @@ def test_the_variable_of_a_run_that_is_over(
 def test_the_lock_is_held_for_what_is_left(run: Run, zk: KazooClient, zk_path: str) -> None:
     """A daemon that left the session and the group of the command holds the lock on; a message says for whom."""
     process = run(zk_path, "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & exit 3")
-    assert process.stderr is not None
     told = process.stderr.readline()
     assert "(sleep)" in told
     pid = int(told.rpartition(": ")[2].split()[0])
-    assert len(nodes(zk, zk_path)) == 1
+    assert len(children(zk, zk_path)) == 1
     os.kill(pid, signal.SIGKILL)
     assert end_of(process) == (3, "", "")
-    assert nodes(zk, zk_path) == []
+    assert children(zk, zk_path) == []
 
 
 def test_a_signal_reaches_what_is_left(run: Run, zk_path: str) -> None:
     """Once the command has ended, a signal goes to what it has left behind, so that the run can be ended."""
     process = run(zk_path, "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &")
-    assert process.stderr is not None
     assert "(sleep)" in process.stderr.readline()
     process.terminate()
     assert end_of(process) == (0, "", "")
@@ -264,9 +263,8 @@ def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> Non
     read, write = full_pipe()
     process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
     os.close(write)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ran\n"
-    eventually(lambda: not nodes(zk, zk_path))
+    eventually(lambda: not children(zk, zk_path))
 
     def ends() -> bool:
         process.terminate()
@@ -284,7 +282,6 @@ def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
     script = "exec >/dev/null 2>&1; sleep 1000 & echo $! >&3; trap '' TERM; sleep 1001 & echo $! >&3"
     process = run(zk_path, "--", "sh", "-c", f"exec 3>&1; {script}", stderr=write)
     os.close(write)
-    assert process.stdout is not None
     left, stays = (int(process.stdout.readline()) for _ in range(2))
     tasks = len(os.listdir(f"/proc/{process.pid}/task"))
     # A second after the end of the command, a thread is to write what it has left behind.
@@ -311,23 +308,23 @@ def test_a_signal_while_it_waits(run: Run, zk: KazooClient, zk_path: str, number
     """
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        eventually(lambda: len(children(zk, zk_path)) == 2)
         for each in (signal.SIGWINCH, signal.SIGURG, signal.SIGCONT, number):
             process.send_signal(each)
         assert end_of(process) == (-number, "", "")
-        eventually(lambda: len(nodes(zk, zk_path)) == 1)
+        eventually(lambda: len(children(zk, zk_path)) == 1)
 
 
 def test_no_command_starts_after_a_signal(run: Run, zk: KazooClient, zk_path: str) -> None:
     """If the signal and the grant come together, the signal counts: no command starts."""
     with zkconcurrent.Lock(zk, zk_path):
         process = run(zk_path, "--", "echo", "ran")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        eventually(lambda: len(children(zk, zk_path)) == 2)
         process.send_signal(signal.SIGSTOP)
         process.terminate()
     process.send_signal(signal.SIGCONT)
     assert end_of(process) == (-signal.SIGTERM, "", "")
-    eventually(lambda: not nodes(zk, zk_path))
+    eventually(lambda: not children(zk, zk_path))
 
 
 def test_a_signal_before_zookeeper_answers(run: Run, zk_path: str) -> None:
@@ -355,7 +352,6 @@ def test_a_signal_while_the_command_runs(run: Run, zk_path: str) -> None:
     from sys import executable
 
     process = run(zk_path, "--", executable, "-c", program, stdin=subprocess.PIPE)
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     numbers = [
         *(signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),

@@ -15,8 +15,10 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.command.conftest import SESSION, Run, below, environment, is_there, nodes, state_of, words
+from tests.command.conftest import SESSION, Run, below, environment, words
+from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import is_there, state_of
 from zkconcurrent.testing import Server
 
 PROMPT = "PROMPT> "
@@ -113,7 +115,7 @@ def test_a_stop(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
         terminal.expect("Stopped")
         terminal.expect(re.escape(PROMPT))
         assert all(state_of(pid) == "T" for pid in below(guard))
-        assert len(nodes(zk, zk_path)) == 1
+        assert len(children(zk, zk_path)) == 1
         terminal.run("fg")
         terminal.type(f"{word}\n")
         terminal.expect(f"^got {word}$")
@@ -157,7 +159,7 @@ def test_a_stop_while_it_waits(terminal: Terminal, zk: KazooClient, zk_path: str
     """Ctrl-Z stops a run that waits; `fg` lets it wait on."""
     with zkconcurrent.Lock(zk, zk_path):
         terminal.run(f"$RUN {zk_path} -- echo ran")
-        eventually(lambda: len(nodes(zk, zk_path)) == 2)
+        eventually(lambda: len(children(zk, zk_path)) == 2)
         terminal.type("\x1a")
         terminal.expect("Stopped")
         terminal.expect(re.escape(PROMPT))
@@ -188,7 +190,7 @@ def test_left_in_the_background(terminal: Terminal, zk: KazooClient, zk_path: st
     """Where no shell lets it go on, a read of the terminal ends the command: it stops no more."""
     terminal.run(f"(set -m; $RUN {zk_path} -- sh -c 'echo ready; read line </dev/tty; sleep 1000' &)")
     terminal.expect("^ready$")
-    eventually(lambda: not nodes(zk, zk_path))
+    eventually(lambda: not children(zk, zk_path))
 
 
 @pytest.mark.parametrize("pager", ["head -n 1", "less"])
@@ -200,11 +202,11 @@ def test_in_a_pipeline(terminal: Terminal, zk: KazooClient, zk_path: str, pager:
         terminal.type("\n")
     terminal.expect("line of text$")
     if pager == "less":
-        assert len(nodes(zk, zk_path)) == 1
+        assert len(children(zk, zk_path)) == 1
         terminal.type("q")
     terminal.expect(re.escape(PROMPT))
     terminal.run("echo ${PIPESTATUS[0]}")
-    eventually(lambda: not nodes(zk, zk_path))
+    eventually(lambda: not children(zk, zk_path))
 
 
 def test_an_interrupt_in_a_pipeline(terminal: Terminal, zk_path: str) -> None:

@@ -20,9 +20,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.command.conftest import READS, Run, end_of, nodes
+from tests.command.conftest import READS, Run, end_of
 from tests.conftest import Connect, InThread
-from tests.helpers.contenders import queued
+from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent._command.look import Holds, Standing
@@ -89,7 +89,6 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     """Interrupt a process, which ends quietly."""
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == -signal.SIGINT
-    assert process.stderr is not None
     assert process.stderr.read() == ""
 
 
@@ -217,7 +216,7 @@ def test_eighty_columns(
     lock.acquire()
     other = zkconcurrent.Lock(connect(), lock.path)
     waits = [in_thread(other.acquire), in_thread(idle.get)]
-    eventually(lambda: lock.waiters() != [] and nodes(zk, f"{idle.path}/consumers") != [])
+    eventually(lambda: lock.waiters() != [] and children(zk, f"{idle.path}/consumers") != [])
     environment = {"TERM": "xterm", "NO_COLOR": "" if colours else "1", "COLUMNS": "200"}
     command = (sys.executable, "-c", LATER, "ls", "-r", zk_path, *options)
     assert end_of(start(*command, stdout=screen.slave, env=environment)) == (0, None, "")

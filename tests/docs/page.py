@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import importlib.util
 import os
 import re
 import subprocess
@@ -108,6 +109,14 @@ def save(file: Path, text: str) -> None:
     """Save a file of a page, in folders that may be new."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
+
+
+def script(name: str) -> Any:
+    """Import one of the programs that make pages; they are no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
 
 
 def run(page: Path, hosts: str) -> None:

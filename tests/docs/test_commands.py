@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
-_spec = importlib.util.spec_from_file_location("commands", Path(__file__).parents[2] / "docs" / "commands.py")
-assert _spec is not None
-assert _spec.loader is not None
-commands = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(commands)
+from tests.docs.page import script
+
+commands = script("commands")
 
 
 def test_the_page_is_what_the_parser_says() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
+from tests.docs.page import script
+
 DOCS = Path(__file__).parents[2] / "docs"
-_spec = importlib.util.spec_from_file_location("diagrams", DOCS / "diagrams.py")
-assert _spec is not None
-assert _spec.loader is not None
-diagrams = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(diagrams)
+diagrams = script("diagrams")
 
 
 @pytest.mark.parametrize("name", diagrams.SCENES)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
+from tests.docs.page import script
+
 TESTS = Path(__file__).parents[1]
 EXPLANATION = TESTS.parent / "docs" / "explanation"
-_spec = importlib.util.spec_from_file_location("faults", TESTS.parent / "docs" / "faults.py")
-assert _spec is not None
-assert _spec.loader is not None
-faults = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(faults)
+faults = script("faults")
 PAGE = (EXPLANATION / "faults.md").read_text()
 NAMES = {int(number): name for _, number, name, _ in faults.ROW.findall(PAGE)}
 

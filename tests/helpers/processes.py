@@ -55,7 +55,6 @@ def spawning(module: str, session: float) -> Any:
 
 def tell(process: subprocess.Popen[str]) -> None:
     """Let the process go on."""
-    assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()
 
@@ -104,6 +103,19 @@ def line_from(process: subprocess.Popen[str]) -> str:
     """Return the next line that a process prints."""
     assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
+
+
+def state_of(pid: int) -> str:
+    """Return the state of a process: S sleeps, T is stopped, Z has ended; X if it is not there."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def is_there(pid: int) -> bool:
+    """Return whether a process has not ended; one that nobody has waited for has."""
+    return state_of(pid) not in "ZX"
 
 
 def processes_of(folder: Path) -> list[str]:

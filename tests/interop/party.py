@@ -16,9 +16,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
 from tests.helpers.lock_types import write_lock
+from tests.helpers.party import say, started
 from zkconcurrent import MultiLock, RLock, Semaphore
 
 KINDS: dict[str, Callable[..., RLock | Semaphore]] = {
@@ -31,8 +30,7 @@ KINDS: dict[str, Callable[..., RLock | Semaphore]] = {
 def hold(lock: RLock | Semaphore) -> None:
     """Hold the lock until the input ends."""
     with lock:
-        sys.stdout.write("held\n")
-        sys.stdout.flush()
+        say("held")
         sys.stdin.read()
 
 
@@ -48,8 +46,7 @@ def increment(lock: RLock | Semaphore | MultiLock, file: str, cycles: str) -> No
 
 def main(hosts: str, session_timeout: str, path: str, job: str, *arguments: str) -> None:
     """Do the job, and leave in order."""
-    client = KazooClient(hosts, timeout=float(session_timeout))
-    client.start()
+    client = started(hosts, session_timeout)
     kind, _, job = job.rpartition(".")
     lock = KINDS[kind or "mutex"](client, path)
     try:

@@ -63,7 +63,6 @@ def test_java_follows_us(layout: str, client: KazooClient, java: CuratorClient, 
         token = term.token
     eventually(theirs.leads)
     leader = ours.leader()
-    assert leader is not None
     assert (leader.id, leader.session) == ("java ü", java.session)
     assert leader.token > token
     theirs.ask("withdraw")

@@ -128,34 +128,26 @@ def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str) ->
     assert client.get(zk_path)[0] == b"delay 0 open"
 
 
-def test_a_delayed_item_that_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
-    """Java does not take it, and takes it once we give it back."""
-    queue = DelayQueue[str](client, zk_path, codec=TEXT)
-    queue.put("one", delay=0.1)
+@pytest.mark.parametrize(
+    ("kind", "theirs", "options"), [(Queue, "queue", {}), (DelayQueue, "delayQueue", {"delay": 0.1})]
+)
+def test_what_we_have_claimed(
+    client: KazooClient, java: CuratorClient, zk_path: str, kind: Any, theirs: str, options: dict[str, float]
+) -> None:
+    """Java does not take it while we have it, and does once we give it back."""
+    queue = kind(client, zk_path, codec=TEXT)
+    queue.put("one", **options)
     claim = queue.claim(timeout=10)
     claim.__enter__()
-    java.call("delayQueue.consume", zk_path, 0).result(20)
-    queue.put("two")  # while the earliest is claimed, Curator's consumer does not wake for one that is due later
-    eventually(lambda: taken(java, "delayQueue", zk_path) == ["two"])
-    claim.__exit__(KeyError, None, None)
-    queue.put("three")  # Curator's consumer watches the items alone
-    eventually(lambda: sorted(taken(java, "delayQueue", zk_path)) == ["one", "three", "two"])
-
-
-def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
-    """Java does not take it while we have it, and does once we give it back."""
-    queue = Queue[str](client, zk_path, codec=TEXT)
-    queue.put("one")
-    claim = queue.claim()
-    claim.__enter__()
-    java.call("queue.consume", zk_path, 0).result(20)
+    java.call(f"{theirs}.consume", zk_path, 0).result(20)
+    # While the earliest is claimed, Curator's consumer of delayed items does not wake for one that is due later.
     queue.put("two")
-    eventually(lambda: taken(java, "queue", zk_path) == ["two"])
+    eventually(lambda: taken(java, theirs, zk_path) == ["two"])
     time.sleep(0.5)
-    assert taken(java, "queue", zk_path) == ["two"]
+    assert taken(java, theirs, zk_path) == ["two"]
     claim.__exit__(KeyError, None, None)
     queue.put("three")  # Curator's consumer watches the items alone
-    eventually(lambda: sorted(taken(java, "queue", zk_path)) == ["one", "three", "two"])
+    eventually(lambda: sorted(taken(java, theirs, zk_path)) == ["one", "three", "two"])
 
 
 def test_what_java_fails_to_process(client: KazooClient, java: CuratorClient, zk_path: str) -> None:

@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,18 @@ def client(shared: MemoryServer) -> Iterator[KazooClient]:
 def hello(timeout: int) -> bytes:
     """Return the bytes that open a session, with its timeout in milliseconds."""
     return struct.pack("!iiqiqi", 44, 0, 0, timeout, 0, 16) + bytes(16)
+
+
+@contextmanager
+def slow_reader(shared: MemoryServer, client: KazooClient, path: str) -> Iterator[socket.socket]:
+    """Make a large node, and ask for it fifty times without reading."""
+    client.create(path, b"x" * 1_000_000)
+    request = struct.pack("!iii", 1, 4, len(path)) + path.encode() + b"\0"
+    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
+        slow.sendall(hello(10_000))
+        slow.recv(4 + 36, socket.MSG_WAITALL)
+        slow.sendall((struct.pack("!i", len(request)) + request) * 50)
+        yield slow
 
 
 def test_killed() -> None:
@@ -107,11 +119,7 @@ def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient) -> N
 
 def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:
     """Its requests wait in the server, which serves other clients meanwhile; then it gets all replies."""
-    client.create("/large", b"x" * 1_000_000)
-    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
-        slow.sendall(hello(10_000))
-        slow.recv(4 + 36, socket.MSG_WAITALL)
-        slow.sendall((bytes.fromhex("00000013 00000001 00000004 00000006") + b"/large\0") * 50)
+    with slow_reader(shared, client, "/large") as slow:
         assert len(client.get("/large")[0]) == 1_000_000
         left = 50 * (4 + 16 + 4 + 1_000_000 + 68)
         while left:
@@ -123,11 +131,7 @@ def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) 
 
 def test_a_client_that_does_not_read_is_dropped(shared: MemoryServer, client: KazooClient) -> None:
     """The server waits until it takes what was sent, and reads no more from it; meanwhile it does not spin."""
-    client.create("/larger", b"x" * 1_000_000)
-    with socket.create_connection(("127.0.0.1", shared.port)) as slow:
-        slow.sendall(hello(10_000))
-        slow.recv(4 + 36, socket.MSG_WAITALL)
-        slow.sendall((bytes.fromhex("00000014 00000001 00000004 00000007") + b"/larger\0") * 50)
+    with slow_reader(shared, client, "/larger") as slow:
         assert client.exists("/larger")
         shared.drop_connections()
         slow.sendall(b"more")

@@ -25,17 +25,6 @@ def test_exit_without_stop(tmp_path: Path) -> None:
     assert not processes_of(tmp_path)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_killed(how: signal.Signals, tmp_path: Path) -> None:
-    """A killed process leaves no server and no folder."""
-    with python("-c", START + "print(server.hosts, flush=True); signal.pause()", folder=tmp_path) as process:
-        assert line_from(process).startswith("127.0.0.1:")
-        process.send_signal(how)
-        process.wait(60)
-        for folder in tmp_path.iterdir():
-            wait_until_gone(folder)
-
-
 KILLED_AT_ONCE = """
 import os, signal, subprocess
 from zkconcurrent.testing import Server
@@ -47,22 +36,21 @@ class Popen(subprocess.Popen):
 subprocess.Popen = Popen
 Server().start()
 """
+RUNS, KILLED_BEFORE = (f"{START}{more}print(flush=True); signal.pause()" for more in ("", "server.kill(); "))
 
 
-def test_killed_while_it_starts(tmp_path: Path) -> None:
-    """A process killed in the very moment it has made the server's process leaves none."""
-    with python("-c", KILLED_AT_ONCE, folder=tmp_path) as process:
-        assert process.wait(60) == -signal.SIGKILL
-        for folder in tmp_path.iterdir():
-            wait_until_gone(folder)
-
-
-def test_killed_after_the_server(tmp_path: Path) -> None:
-    """The folder of a server that was killed before goes as well."""
-    with python("-c", START + "server.kill(); print(flush=True); signal.pause()", folder=tmp_path) as process:
-        line_from(process)
-        process.kill()
-        process.wait(60)
+@pytest.mark.parametrize(
+    ("program", "how"),
+    [(RUNS, signal.SIGKILL), (RUNS, signal.SIGTERM), (KILLED_BEFORE, signal.SIGKILL), (KILLED_AT_ONCE, None)],
+    ids=["SIGKILL", "SIGTERM", "after the server", "while it starts"],
+)
+def test_killed(program: str, how: signal.Signals | None, tmp_path: Path) -> None:
+    """A killed process leaves no server and no folder, also if it is killed as it makes the server's process."""
+    with python("-c", program, folder=tmp_path) as process:
+        if how is not None:
+            line_from(process)
+            process.send_signal(how)
+        assert process.wait(60) == -(how or signal.SIGKILL)
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)
 
