@@ -307,3 +307,17 @@ def remains(client: KazooClient) -> dict[str, int]:
 def left(*clients: KazooClient) -> dict[str, int]:
     """Return what several clients have left."""
     return {f"{what} of client {i}": n for i, client in enumerate(clients) for what, n in remains(client).items()}
+
+
+def throw_away(begin: Coroutine[Any, Any, None], then: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in a loop that is closed and dropped with the tasks that are left, and another beside them."""
+    loop = asyncio.new_event_loop()
+    gc.disable()
+    try:
+        loop.run_until_complete(begin)
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        del loop
+        asyncio.run(then)  # not `run`, which has the garbage collector look at nothing made before
+    finally:
+        gc.enable()

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.calls import AGAINST, BLOCKS, LOCKS
-from tests.aio.loops import idle, nodes, owning, run, soon, until
+from tests.aio.loops import idle, nodes, owning, run, soon, throw_away, until
 from tests.conftest import PATIENCE
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
@@ -149,16 +149,7 @@ def test_a_reader_that_is_thrown_away_beside_another(zk: KazooClient, far: Kazoo
         write.release()
 
     for _ in range(2):
-        loop = asyncio.new_event_loop()
-        gc.disable()
-        try:
-            loop.run_until_complete(main())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-            del loop
-            asyncio.run(other())  # not `run`, which has the garbage collector look at nothing made before
-        finally:
-            gc.enable()
+        throw_away(main(), other())
 
 
 @pytest.mark.fault(135)

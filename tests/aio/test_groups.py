@@ -13,6 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
+from tests.aio.loops import throw_away
 from tests.conftest import PATIENCE, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
@@ -181,13 +182,4 @@ def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str) -> 
             await asyncio.to_thread(lambda: len(zk.get_children(zk_path)) == 2)
         assert zk.get_children(zk_path) == []
 
-    loop = asyncio.new_event_loop()
-    gc.disable()
-    try:
-        loop.run_until_complete(main())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-        del loop
-        asyncio.run(asyncio.wait_for(meanwhile(), PATIENCE))
-    finally:
-        gc.enable()
+    throw_away(main(), asyncio.wait_for(meanwhile(), PATIENCE))

@@ -55,24 +55,6 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     made.over.set()
 
 
-@pytest.fixture
-def dead_address() -> Iterator[Callable[[], int]]:
-    """Make a port that neither takes nor refuses a connection, as where a machine has no power."""
-    with ExitStack() as ends:
-
-        def make() -> int:
-            sock = ends.enter_context(socket.socket())
-            sock.bind(("127.0.0.1", 0))
-            sock.listen(0)
-            for _ in range(3):  # the system lets so many wait, and drops what any other client sends
-                visitor = ends.enter_context(socket.socket())
-                visitor.setblocking(False)
-                visitor.connect_ex(sock.getsockname())
-            return int(sock.getsockname()[1])
-
-        yield make
-
-
 def opened(how: str, ends: ExitStack) -> KazooClient:
     """Return a client of the three names that tries them in their order."""
     if how == "connect":

@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -65,21 +65,14 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server) ->
 
 
 @pytest.mark.fault(200)
-def test_one_of_three_servers_has_no_power(zookeeper: Server) -> None:
+def test_one_of_three_servers_has_no_power(zookeeper: Server, dead_address: Callable[[], int]) -> None:
     """A client that tries that one first reaches another before its session, or a hold, ends."""
     with ExitStack() as ends:
-        dead = ends.enter_context(socket.socket())
-        dead.bind(("127.0.0.1", 0))
-        dead.listen(0)
-        for _ in range(3):  # the system lets so many wait, and drops what any other client sends
-            visitor = ends.enter_context(socket.socket())
-            visitor.setblocking(False)
-            visitor.connect_ex(dead.getsockname())
         zk = ends.enter_context(zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=6))
         held = zkconcurrent.Lock(zk, "/one-of-three")
         ends.enter_context(held)
         session, alive = zk.client_id, zookeeper.hosts
-        zk.set_hosts(f"127.0.0.1:{dead.getsockname()[1]},{alive},{alive}", randomize_hosts=False)
+        zk.set_hosts(f"127.0.0.1:{dead_address()},{alive},{alive}", randomize_hosts=False)
         Session.of(zk).link.transport.drop()
         eventually(lambda: not zk.connected)
         eventually(lambda: zk.connected)
