@@ -15,6 +15,7 @@ from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
     BadVersion,
     Check,
+    Children,
     ConnectionLost,
     Delete,
     Failure,
@@ -22,6 +23,7 @@ from zkconcurrent._protocol.operations import (
     MarkDeleted,
     Multi,
     Node,
+    NodeGone,
     NoNode,
     SetNode,
     Sync,
@@ -29,6 +31,7 @@ from zkconcurrent._protocol.operations import (
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
+from zkconcurrent._recipes.lock import find
 from zkconcurrent._recipes.map.mirror import Layout, Mirror
 from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, write
 from zkconcurrent._recipes.receipts import BURNT, InDoubt, PendingWrite, Receipt, ReceiptPool, settle
@@ -115,6 +118,18 @@ def test_a_leave_whose_reply_was_lost() -> None:
     assert barrier.operations == (Check("/group"),)
     assert isinstance(leaving.send([None]), Get)
     assert isinstance(leaving.send(None), MarkDeleted)
+
+
+@pytest.mark.fault(13)
+def test_a_node_of_the_session_before() -> None:
+    """The node that has the name of a create whose reply was lost is another session's: it is not taken."""
+    ticket = Ticket("/lock", "_c_x-", Lease(2))
+    finding: Any = find(ticket)
+    assert [type(each) for each in next(finding)] == [Sync, Children]
+    assert isinstance(finding.send((None, ["_c_x-lock-0000000000"])), Get)
+    with pytest.raises(NodeGone):
+        finding.send(OURS)
+    assert ticket.name is None
 
 
 @pytest.mark.fault(279)
