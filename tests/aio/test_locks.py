@@ -214,17 +214,21 @@ def test_a_loss_after_a_try_on_another_loop(
 
 
 @pytest.mark.fault(186)
-def test_a_loss_that_a_release_of_several_finds(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_a_loss_that_a_release_of_several_finds(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """An awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
     told: list[object] = []
-    lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
-    theirs = connect()
+    mine = connect(proxy.hosts)
+    lock = aio.MultiLock([aio.Lock(mine, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
 
     async def main() -> None:
         await lock.acquire()
         lost = lock.lost
-        theirs.delete(f"{zk_path}/a/{theirs.get_children(f'{zk_path}/a')[0]}")
-        await lock.release()
+        # Until the release, the client hears nothing of it.
+        proxy.stall(to_server=False)
+        zk.delete(f"{zk_path}/a/{zk.get_children(f'{zk_path}/a')[0]}")
+        released = lock.release()
+        proxy.resume()
+        await released
         await until(lambda: told)
         assert lost.is_set()
         async with lock:

@@ -50,9 +50,13 @@ SOON = 0.1  # the leftovers of an interrupt are gone after so long, as a rule
 
 
 class InterruptAgainAt(InterruptAt):
-    """Raise it at the n-th line of the library that is run once Ctrl-C has raised it."""
+    """Raise it at the n-th line of the library that is run once Ctrl-C has raised it.
 
-    counts_from_here = False
+    Attributes:
+        leaves: whether the steps that leave had begun by then.
+    """
+
+    counts_from_here = leaves = False
 
     def __enter__(self) -> None:
         self._handler = signal.signal(signal.SIGINT, self._interrupt)
@@ -73,6 +77,7 @@ class InterruptAgainAt(InterruptAt):
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         self.counts_from_here = self.counts_from_here or (event == "exception" and arg[0] is KeyboardInterrupt)
         if self.counts_from_here:
+            self.leaves = self.leaves or frame.f_code.co_name == "_break"
             return super()._trace(frame, event, arg)
         return self._trace if frame.f_code.co_filename.startswith(PACKAGE) else None
 
@@ -217,9 +222,9 @@ def test_a_party_interrupted_twice(zk: KazooClient, connect: Connect, zk_path: s
             begun.set()
             barrier.wait()
         interrupting.result(20)
-        # Before that, at a few lines, the first interrupt is on its way to the steps that leave.
-        leaves = leaves or hook.where.endswith(" _break")
-        assert other.broken or not leaves, hook.where
+        # Before they begin, at a few lines, the first interrupt is on its way to the steps that leave.
+        leaves = leaves or hook.leaves
+        assert other.broken or not hook.leaves, hook.where
         other.reset()
         if hook.counts_from_here:
             line += 3 if PLACES <= 2 else 1
