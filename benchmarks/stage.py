@@ -12,7 +12,6 @@ import os
 import queue
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -20,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, final
+from zipfile import ZipFile
 
 from kazoo.client import KazooClient
 
@@ -182,13 +182,13 @@ class Stage:
 
     def _check_out(self, revision: str) -> None:
         """Put an earlier revision of the package beside these benchmarks, which measure both."""
-        archive = self.folder / "before.tar"
+        archive = self.folder / "before.zip"
         command = ["git", "archive", "--output", str(archive), revision, "zkconcurrent"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:
             raise BenchmarkError(f"git has no package in revision {revision}: {done.stderr.strip()}")
-        with tarfile.open(archive) as packed:
-            packed.extractall(self._home(BEFORE), filter="data")
+        with ZipFile(archive) as packed:
+            packed.extractall(self._home(BEFORE))
         (self._home(BEFORE) / "benchmarks").symlink_to(Path(__file__).parent)
 
     def _home(self, contestant: str) -> Path:

@@ -264,7 +264,7 @@ def test_a_loss_that_is_found_at_once(
         assert lost.is_set()
         assert told == [lock]
 
-    run(main())
+    asyncio.run(main())  # `begun` blocks the loop, which `run` would report
 
 
 @pytest.mark.parametrize("make", ["Lock", "read lock", "Semaphore"])

@@ -724,8 +724,9 @@ def test_to_lead(layout: str, counted: KazooClient, proxy: Proxy, zk_path: str) 
         assert election.leader() is not None
     with proxy.costs(sync=1, getChildren=1, getData=1, flights=2):
         assert len(election.candidates()) == 1
-    with proxy.costs(delete=1, flights=1):
+    with proxy.costs(delete=1, flights=1) as count:
         block.__exit__(None, None, None)
+        eventually(lambda: count.requests["delete"] == 1)  # it waits for no reply
 
 
 def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:

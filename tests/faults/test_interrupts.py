@@ -213,9 +213,12 @@ def test_a_party_interrupted_twice(zk: KazooClient, connect: Connect, zk_path: s
         eventually(lambda: any(ticket.awaits for ticket in list(barrier._session.registry.tickets.values())))
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
+    states: list[str] = []
+    client.add_listener(states.append)
     line, leaves = 1, False
     while True:
         begun = threading.Event()
+        states.clear()
         interrupting = in_thread(interrupt, begun)
         hook = InterruptAgainAt(line, "barrier.py", "driver.py", "barrier_state.py")
         with pytest.raises(KeyboardInterrupt), hook:
@@ -224,7 +227,8 @@ def test_a_party_interrupted_twice(zk: KazooClient, connect: Connect, zk_path: s
         interrupting.result(20)
         # Before they begin, at a few lines, the first interrupt is on its way to the steps that leave.
         leaves = leaves or hook.leaves
-        assert other.broken or not hook.leaves, hook.where
+        # A strike amid a send costs the connection: while ZooKeeper is out of reach, the others may count the party.
+        assert other.broken or not hook.leaves or states, hook.where
         other.reset()
         if hook.counts_from_here:
             line += 3 if PLACES <= 2 else 1
