@@ -439,7 +439,10 @@ def _heard(run: Run) -> Iterator[None]:
         yield
 
 
-def _only_wake(client: ClientState, *_: object, **__: object) -> None:
+def _only_wake(client: ClientState, text: str, *args: object, **_: object) -> None:
+    """Wake the keeper; an error of posted work, which the library only logs, is a bug."""
+    if text.startswith("work posted"):
+        raise Violation(text % args)
     client.wake_keeper()
 
 
