@@ -288,8 +288,9 @@ def test_a_condition_that_can_not_acquire_again(connect: Connect, proxy: Proxy, 
     """Its wait has released the lock; the second acquire fails with the error that its owner's release raises."""
     client = connect(hosts=proxy.hosts, timeout=6.0, **FAST)
     condition = Condition(client, zk_path)
-    told = listen(client)
+    told, lost = listen(client), condition._lock.lost
     interrupted_out_of_reach(condition, proxy)
+    assert lost.wait(20)
     with pytest.raises(LockLostError, match="a condition's wait could not acquire it again"):
         condition.release()
     assert told.kinds() == ["Acquired", "Released", "Failed"]

@@ -231,3 +231,23 @@ def test_a_holder_that_is_asked_to_let_go() -> None:
         if not isinstance(shown, Exception):
             # The next connection, or an event, has it read again.
             ticket.watched = False
+
+
+def test_nodes_that_can_not_be_read() -> None:
+    """A check of the root proves the lease in their place, and only then; once it holds, a node is asked for again."""
+    sent: list[object] = []
+    line: Any = Line([])
+    line.check = lambda nodes, _: sent.append(nodes)
+    line.check_root = lambda _: sent.append("/")
+    line.full = str
+    heartbeat = beating(line)
+    (ticket,) = heartbeat._client.registry.tickets.values()
+    ticket.queued_as(f"{ticket.prefix}lock-0000000000", 1)
+    heartbeat._prove()
+    ticket.unreadable = True
+    heartbeat._prove()
+    ticket.lease.answered(3.0, 3.0, write=False)
+    ticket.lease.answered(5.0, 5.0, write=True)
+    assert heartbeat._client.registry.grant(ticket, 5.0)
+    heartbeat._prove()
+    assert sent == [[ticket.node], "/", [ticket.node]]

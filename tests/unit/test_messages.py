@@ -11,19 +11,23 @@ import threading
 from collections.abc import AsyncIterator
 from datetime import datetime, timezone
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 import zkconcurrent
 from tests.helpers.kinds import ARGUMENTS, make
-from zkconcurrent import LossCause, Term, aio, testing
+from zkconcurrent import LossCause, RefusedError, Term, aio, testing
 from zkconcurrent._arguments.codec import encoded
 from zkconcurrent._engine.loss_cause import why_lost
+from zkconcurrent._engine.requests import container_failure
 from zkconcurrent._kazoo.link import FORKED, Link
+from zkconcurrent._kazoo.replies import failure
 from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import EnsureContainer, NodeExists
 from zkconcurrent._protocol.ticket import LossRecord, Ticket
 from zkconcurrent._recipes.nodes import foreign_data
 
@@ -290,3 +294,16 @@ def test_log_records_have_constant_texts_and_known_fields() -> None:
         assert names <= FIELDS, where
     page = (Path(zkconcurrent.__file__).parents[1] / "docs" / "how-to" / "operate.md").read_text()
     assert {field for field in FIELDS if f"`{field}`" in page} == FIELDS
+
+
+def test_a_deep_path_that_is_refused() -> None:
+    """Of many containers that are made one by one, the server refuses the first, and the next one lacks that."""
+    call: Any = SimpleNamespace(path="/a/b/c", refused=None)
+
+    def why(path: str, error: Exception) -> Exception:
+        return container_failure(call, EnsureContainer(path), error, failure(error, call.path))
+
+    assert isinstance(why("/a", NoAuthError()), NodeExists)
+    refused = why("/a/b", NoNodeError())
+    assert isinstance(refused, RefusedError)
+    assert "NoAuth" in str(refused)

@@ -39,8 +39,10 @@ from zkconcurrent._recipes.queue.order import (
     unfinished_by_session,
     unframe,
 )
-from zkconcurrent._recipes.queue.state import Layout, QueueView
-from zkconcurrent._recipes.receipts import member_data
+from zkconcurrent._recipes.queue.put import add
+from zkconcurrent._recipes.queue.state import ItemCall, Layout, QueueView
+from zkconcurrent._recipes.queue.take import seize_first
+from zkconcurrent._recipes.receipts import Receipt, member_data
 
 numbers = st.integers(0, 2_147_483_647)
 ORDERS: dict[str, tuple[Order, st.SearchStrategy[Any], Callable[[Any], str]]] = {
@@ -208,3 +210,30 @@ def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
     first = f"{at.items}/{items('/queue', names, order)[0]}"
     assert [first in some for some in deleted] == [False] * (len(deleted) - 1) + [True]
     assert sorted(name for each in deleted for name in each) == [f"{at.items}/{name}" for name in names]
+
+
+def _item_call(purpose: str) -> ItemCall:
+    """Return a call that has its receipt, and a member."""
+    view = QueueView(Layout("/q", FIFO), lambda: 0.0)
+    view.laid_out, view.version = True, 0
+    item_call = ItemCall(view, purpose, b"{}")
+    item_call.receipt = receipt = Receipt()
+    receipt.path, receipt.member = "/q/receipts/a", Ticket("/q/members", "_c_x-", Lease(1))
+    return item_call
+
+
+def test_a_new_listing_goes_before_an_older_name() -> None:
+    """A consumer that had to queue anew begins with the first item that is there now."""
+    item_call = _item_call("get")
+    item_call.names.append("queue-0000000005")
+    reads = next(seize_first(item_call, ["queue-0000000003", "queue-0000000005"]))
+    assert reads == (op.Get("/q/items/queue-0000000003"),)
+
+
+def test_the_parent_of_the_items_is_gone() -> None:
+    """A put makes it again: it is no place in a queue of producers that was lost."""
+    adding = add(_item_call("put"), op.Create("/q/items/queue-", b"", sequential=True))
+    assert isinstance(next(adding), op.Multi)
+    gone = op.NoNode()
+    gone.part = 2
+    assert not isinstance(adding.throw(gone), op.Multi)  # it looks for what is missing

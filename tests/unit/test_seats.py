@@ -82,3 +82,24 @@ def test_a_party_whose_time_is_up_reads_the_seats_last() -> None:
     seats = ArrivalIndexes(2).withdraw(1, acting=False)
     state = Node(BarrierContent(2).data, 0, 0.0, 0)
     assert reading.send([state, names, _node(seats)]) == Wait(party.ticket)
+
+
+def test_a_party_that_gets_a_seat_late() -> None:
+    """One whose time is up, and that another's leave has given a seat, waits no longer: it has to break the barrier."""
+    party = _party(2)
+    reading = barrier._look_on(party)
+    next(reading)
+    names = [f"_c_x-party-{number:010d}" for number in (0, 2)]
+    seats = ArrivalIndexes(2).withdraw(1, acting=False)
+    with pytest.raises(StopIteration) as ended:
+        reading.send([Node(BarrierContent(2).data, 0, 0.0, 0), names, _node(seats)])
+    assert ended.value.value is party
+
+
+def test_a_party_that_came_and_went() -> None:
+    """The count of those that have arrived shows one that was in no listing."""
+    party = _party(0)
+    party.note_line(["_c_x-party-0000000000"], 1)
+    assert party.misses_nobody()
+    party.note_line(["_c_x-party-0000000000"], 2)
+    assert not party.misses_nobody()
