@@ -26,8 +26,8 @@ HEAD = """# Mutants, killed and not
 
 `make mutants` writes this page; `survivors.txt` has the reasons. A mutant is a small change of one place of a function,
 by one of {operators} operators (`mutator.py`). It is killed if a run of the simulation, a machine or a test without a
-server fails (`killers.py`). Of {made} mutants, {killed} are killed: {share:.0%}, each within
-{budget:g} seconds of processor time.
+server fails (`killers.py`). Of {made} mutants tried, out of the {number} that it draws, {killed} are
+killed: {share:.0%}, each within {budget:g} seconds of processor time.
 
 | module | killed of made | by function |
 | --- | --- | --- |
@@ -54,7 +54,7 @@ def survivors() -> set[str]:
 
 def tried_before() -> int:
     """Return how many mutants the last run has tried."""
-    found = re.search(r"Of (\d+) mutants", RESULTS.read_text())
+    found = re.search(r"Of (\d+) mutants tried", RESULTS.read_text())
     assert found is not None
     return int(found[1])
 
@@ -80,7 +80,7 @@ def render(tried: Iterable[Mutant], survived: set[str], budget: float) -> str:
     told = [f"- `{name}`\n  {why.get(name, '**Not explained.**')}\n" for name in alive]
     dead = total - len(alive)
     share = dead / max(total, 1)
-    head = HEAD.format(operators=len(OPERATORS), made=total, killed=dead, share=share, budget=budget)
+    head = HEAD.format(operators=len(OPERATORS), made=total, number=NUMBER, killed=dead, share=share, budget=budget)
     return f"{head}{''.join(lines)}\n## Survivors\n\n{''.join(told)}"
 
 
