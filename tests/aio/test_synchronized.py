@@ -244,7 +244,7 @@ async def others_get(name: str, timeout: float = 0) -> bool:
 
 @pytest.mark.fault(525)
 def test_a_break_out_of_a_loop() -> None:
-    """Whoever closes a generator ends its hold: after a `break`, the loop does, in a task of its own."""
+    """The task that closes a generator ends its hold: after a `break`, the loop closes it, in a task of its own."""
     told: list[Any] = []
 
     async def main() -> None:

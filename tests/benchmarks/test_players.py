@@ -31,5 +31,6 @@ def test_a_killed_benchmark_leaves_no_player(contestant: str, module: str) -> No
         command = [sys.executable, "-c", _BENCHMARK, contestant, module, hosts]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as benchmark:
             player = int(benchmark.stdout.readline())
+            assert is_there(player)
             benchmark.kill()
         eventually(lambda: not is_there(player))

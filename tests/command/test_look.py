@@ -144,7 +144,7 @@ def test_show_for_people(call: Call, run: Run, zk: KazooClient, zk_path: str, ur
 def test_an_idle_worker(
     call: Call, zk: KazooClient, connect: Connect, zk_path: str, url: str, in_thread: InThread
 ) -> None:
-    """Who waits for an item, or for room, is told as one who waits, not as the holder of a lock.
+    """`show` and `ls` name a consumer or producer that waits as a waiter, not as the holder of a lock.
 
     Folders of such names that hold locks are no `Queue`.
     """

@@ -39,7 +39,7 @@ ROWS: list[Row] = [
     ("show {p}/part/secret", 77, "", "may not read here"),
     ("ls {p}/part", 77, "", "{p}/part/secret"),
     ("ls --url zk://127.0.0.1:1?start_timeout=1", 69, "", "127.0.0.1:1: Connection refused"),
-    # What is wrong with the words.
+    # The words are wrong.
     ("list", 64, "", "'list'"),
     ("ls relative", 64, "", "path must start with '/'"),
     ("doctor --scratch relative", 64, "", "path must start with '/'"),

@@ -58,6 +58,7 @@ from tests.contract.raw import (
     pack,
     talk_with,
 )
+from tests.helpers.eventually import eventually
 from zkconcurrent.testing import MemoryServer, Server, find_installation
 
 TALKS: dict[str, Callable[[Talk], None]] = {}
@@ -124,8 +125,7 @@ def expired(talk: Talk) -> None:
     b.ask(EXISTS, f"{talk.root}/0", True)
     b.ask(CHILDREN, talk.root, True)
     a.is_closed()
-    while other.names(talk.root):
-        time.sleep(0.02)
+    eventually(lambda: not other.names(talk.root))
     talk.unordered = True
     b.events()
     b.ask(CHILDREN2, talk.root, False)

@@ -104,7 +104,7 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
 
 
 def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """What is read ahead grows old unused, so little is."""
+    """The client reads few items ahead for a slow consumer, as they would grow old unused."""
     queue = Queue[bytes](counted, zk_path)
     warm(queue)
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""What is asked of each kind of primitive, asked once: one module for each question, and one row for each kind.
+"""Tests that ask each kind of primitive the same: one module for each question, and one row for each kind.
 
 The rows are `KINDS` of `tests/helpers/kinds.py`. Each question is asked of the kinds for threads, and of those for
 tasks, whose calls `tasks.py` gives the interface of threads.

@@ -226,7 +226,7 @@ def test_a_full_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread
 
 @pytest.mark.fault(246)
 def test_the_size_of_a_large_queue(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
-    """What is no item does not take a place, though only the number of children is read at first."""
+    """A node that is no item takes no place, though `put` reads only the number of children at first."""
     monkeypatch.setattr("zkconcurrent._recipes.queue.put.LISTED", 0)
     mine, theirs = (Queue[bytes](each, zk_path, 2) for each in (zk, connect()))
     mine.put(b"1")

@@ -161,7 +161,7 @@ def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread) 
 @pytest.mark.fault(291)
 @every
 def test_exclusion_behind_an_asked_holder(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Whoever waits for a node is woken as it is overwritten, looks again, and waits on."""
+    """A write to the awaited node wakes its waiter, which looks again, and waits on."""
     lock, other = kind(connect(), zk_path), against(kind)(connect(), zk_path)
     lock.acquire()
     used = in_thread(use, other)

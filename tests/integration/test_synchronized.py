@@ -159,7 +159,7 @@ OWNED: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[KazooClient,
 def test_a_generator_that_several_threads_step(
     kind: str, wait_release: bool, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
-    """Whoever steps a generator may take its lock again, and whoever closes it ends the hold."""
+    """A thread that steps a generator may take its lock again; one that closes it ends the hold."""
     make, wait_for = OWNED[kind]
     lock, theirs = make(zk, f"{zk_path}/a"), wait_for(connect(), f"{zk_path}/a")
 
