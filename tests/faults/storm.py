@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
 SESSION = 60.0  # so long that a call that waits for a part of it is noticed
-STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
+STALL = 90.0  # without progress for so long, it hangs; what a client left that was stopped goes with its session
 PROMPT = 9.0  # for a call that is done, or refused, at once; a hang that some time-out ends takes longer: T / 6 or more
 SIGNALS = 150
 CYCLES = 50
@@ -211,11 +211,11 @@ def cycle(lock: AnyLock) -> None:
 
 
 def free(other: KazooClient, locks: list[AnyLock]) -> list[str]:
-    """Return which of the locks another client does not get soon."""
+    """Return which of the locks another client does not get, at the latest when the session that held them is over."""
     wrong = []
     for lock in locks:
         theirs = type(lock)(other, lock.path)
-        if theirs.acquire(timeout=SESSION):
+        if theirs.acquire(timeout=1.2 * SESSION):
             theirs.release()
         else:
             wrong.append(f"{lock.path} is not free")

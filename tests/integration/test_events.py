@@ -21,7 +21,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import FAST, Connect, InThread
+from tests.conftest import FAST, Connect, InThread, await_heartbeat
 from tests.helpers.all_objects import of_all_objects
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
@@ -247,6 +247,7 @@ def held_nodes(client: KazooClient) -> list[str]:
 def test_a_release_that_finds_its_node_gone(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """It raises `LockLostError`, and is told as lost."""
     told = listen(zk)
+    await_heartbeat(zk)  # the release follows at once, so that no other heartbeat finds the loss
     makes = {kind: make for kind, make in LOCKS.items() if kind != "DetachedLock"}
     makes["MultiLock"] = lambda client, path: MultiLock([Lock(client, f"{path}/a"), Lock(client, f"{path}/b")])
     makes["permits"] = lambda client, path: Semaphore(client, path, 3)
@@ -256,7 +257,6 @@ def test_a_release_that_finds_its_node_gone(zk: KazooClient, zk_path: str, liste
         lock.acquire(**more)
         nodes = held_nodes(zk)
         holds = 1 if more else len(nodes)
-        # The release follows at once, so that no heartbeat finds the loss.
         for node in nodes:
             zk.delete_async(node)
         with pytest.raises(LockLostError):
@@ -269,6 +269,7 @@ def test_a_release_that_finds_its_node_gone(zk: KazooClient, zk_path: str, liste
 def test_a_task_whose_release_finds_its_node_gone(zk: KazooClient, zk_path: str, listen: Listen, awaits: bool) -> None:
     """So is a task's, also if the task does not await it."""
     told = listen(zk)
+    await_heartbeat(zk)
 
     async def main() -> None:
         for lock in (aio.Lock(zk, zk_path), aio.Semaphore(zk, f"{zk_path}-permits")):

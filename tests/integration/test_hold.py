@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, InThread
+from tests.every_primitive import sleeps
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from tests.integration.test_locklikes import ephemerals
@@ -106,8 +107,8 @@ def test_not_acquired_on_a_dead_connection(
     which: str, silent: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
     """To look for the holder takes no longer than the clean-up may, and TimeoutError names the path alone."""
-    mine = MAKE[which](connect(proxy.hosts, timeout=40.0), zk_path)
-    theirs = MAKE[which](zk, zk_path)
+    client = connect(proxy.hosts, timeout=40.0)
+    mine, theirs = MAKE[which](client, zk_path), MAKE[which](zk, zk_path)
 
     def attempt() -> None:
         with pytest.raises(TimeoutError, match=f"^not acquired within 2 s: {zk_path}[^ ]*(, {zk_path}/b)?$"):
@@ -116,7 +117,7 @@ def test_not_acquired_on_a_dead_connection(
     with theirs:
         before = ephemerals(zk, zk_path)
         waiting = in_thread(attempt)
-        eventually(lambda: len(ephemerals(zk, zk_path)) > len(before))
+        eventually(lambda: sleeps(client))
         if silent:
             proxy.stall()
         else:

@@ -209,15 +209,16 @@ def test_a_conditions_wait(zk: KazooClient, zk_path: str, told: Grammar) -> None
 @pytest.mark.fault(301)
 def test_a_conditions_wait_that_is_refused(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
     """The hold goes on, and so does its limit, also one that has come while the wait tried to give the hold up."""
+    limit = 5 * LIMIT  # the wait begins well before
     zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])
     zk.create(f"{zk_path}/condition", acl=[make_acl("world", "anyone", read=True)])
     client = connect(proxy.hosts)
-    lock = RLock(client, f"{zk_path}/lock", hold_limit=LIMIT, on_hold_limit="lose")
+    lock = RLock(client, f"{zk_path}/lock", hold_limit=limit, on_hold_limit="lose")
     condition = Condition(client, f"{zk_path}/condition", lock)
     condition.acquire()
     lost = lock.lost
     with proxy.hold("multi") as held:
-        timer = threading.Timer(3 * LIMIT, held.release)
+        timer = threading.Timer(2 * limit, held.release)
         timer.start()
         with pytest.raises(RefusedError):
             condition.wait()
