@@ -187,9 +187,9 @@ def _test(path: str, _: int) -> None:
     """
     told = io.StringIO()
     os.environ["ZKCONCURRENT_SERVER"] = "memory"
-    options = ["-x", "-q", "--no-header", "--tb=line", "--assert=plain", "-p", "no:cacheprovider", "-m", "not long"]
+    options = ["--maxfail=5", "-q", "--no-header", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-        code = pytest.main([*options, str(TESTS / path)])
+        code = pytest.main([*options, "-m", "not long", str(TESTS / path)])
     if code != pytest.ExitCode.OK:
         raise AssertionError(f"exit {code}: {told.getvalue()[-2000:]}")
 

@@ -170,13 +170,12 @@ def _measure(killer: Killer, marks: list[tuple[FunctionType, CodeType]], tell: C
         function.__code__ = code
     for seed in range(min(killer.measured, killer.seeds)):
         reached.clear()
-        began = time.process_time()
+        began, failed = time.process_time(), ""
         try:
             killer.run(seed)
         except BaseException as error:
-            tell([seed, f"{type(error).__name__}: {error}"[-3000:], []])
-            continue
-        tell([seed, time.process_time() - began, sorted(reached)])
+            failed = f"{type(error).__name__}: {error}"[-3000:]
+        tell([seed, time.process_time() - began, sorted(reached), failed])
 
 
 class Reaches:
@@ -193,9 +192,9 @@ class Reaches:
         marks = _marks()
         jobs = [(name, partial(_measure, killer, marks)) for name, killer in killers().items()]
         for name, _, values in two_at_a_time(jobs):
-            for seed, seconds, lines in values:
-                if isinstance(seconds, str):
-                    self.wrong[name, seed] = seconds
+            for seed, seconds, lines, failed in values:
+                if failed and not passes(name, seed):  # it may count lines, some of which are marks here
+                    self.wrong[name, seed] = failed
                     continue
                 self.measured[name] += 1
                 for module, line in lines:
