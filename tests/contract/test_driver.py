@@ -60,6 +60,7 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
         yield CreateEphemeral(ticket, ROLE, b"")
         lease = ticket.lease
         session.heartbeat.beat = lambda _: 1.0  # no heartbeat is sent meanwhile
+        yield Sync(path, ticket)  # an earlier one is answered before
         lease.heard = lease.end = NEVER
         assert not (yield Grant(ticket))
         yield Sync(path, ticket)

@@ -986,7 +986,7 @@ def blocked() -> None:
             cycling = threading.Thread(target=watch_blocked, args=(handler, others, wrong, alive))
             cycling.start()
             began = time.monotonic()
-            while not handler.go.is_set() and time.monotonic() - began < 12:
+            while not handler.go.is_set() and time.monotonic() - began < 60:
                 for lock in mine:
                     cycle(lock)
             cycling.join()
@@ -1002,9 +1002,9 @@ def blocked() -> None:
 def watch_blocked(handler: Blocking, others: list[int], wrong: list[str], alive: Callable[[], None]) -> None:
     """See that every other thread goes on while one is blocked."""
     alive()
-    if not handler.blocked.wait(8):
+    if not handler.blocked.wait(30):
         wrong.append("nothing was logged that could block")
-    before, until = list(others), time.monotonic() + 5
+    before, until = list(others), time.monotonic() + 20
     while time.monotonic() < until and not all(now >= then + 3 for now, then in zip(others, before, strict=True)):
         time.sleep(0.01)
     if not all(now >= then + 3 for now, then in zip(others, before, strict=True)):
@@ -1060,7 +1060,7 @@ def add_auth(how: str) -> None:
         wrong.append(traceback.format_exc())
     over = True
     for thread in threads:
-        thread.join(5)
+        thread.join(20)
         if thread.is_alive():
             wrong.append("a thread that cycles hangs")
     if states:

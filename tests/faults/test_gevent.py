@@ -28,7 +28,7 @@ import zkconcurrent
 with zkconcurrent.connect(sys.argv[2], handler=Handler(), timeout=60) as zk:
     for _ in range(3):
         replies = [zk.exists_async("/") for _ in range(5)]
-        assert all(reply.wait(3) for reply in replies)
+        assert all(reply.wait(20) for reply in replies)
 """
 
 # A value that comes, or goes, for longer than a third of the session timeout.

@@ -269,7 +269,7 @@ def test_paths_used_once(zk: KazooClient, zookeeper: Server, connect: Connect, z
         assert at_server() > before
         eventually(lambda: gc.collect() >= 0 and not watched(session), patience=25)
         eventually(lambda: at_server() <= before, patience=20)
-    eventually(lambda: threading.active_count() <= threads, patience=5)
+    eventually(lambda: threading.active_count() <= threads)
 
 
 def watched(session: Session) -> list[str]:

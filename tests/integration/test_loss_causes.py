@@ -182,7 +182,7 @@ def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, conn
         condition.acquire()
         delete(zk, f"{zk_path}/lock")
         with pytest.raises(LockLostError) as caught:
-            condition.wait(5)
+            condition.wait(20)
         with pytest.raises(LockLostError):
             condition.release()
     elif where == "term":
