@@ -51,6 +51,7 @@ class Watcher(logging.Handler):
         self._native = threading.get_native_id()
         self._began = 0.0  # by the CPU time of the loop's thread
         self._collects_since = 0.0  # by the same
+        self._collects = False
         self._callbacks = 0
         self._looks = 0  # at the present callback
         self._runs = False
@@ -77,6 +78,7 @@ class Watcher(logging.Handler):
 
     def collecting(self, phase: str, _: object) -> None:
         """Do not count what a collection of garbage computes: it looks at all that pytest has made."""
+        self._collects = phase == "start"
         if threading.get_ident() != self._thread:
             return
         if phase == "start":
@@ -89,6 +91,8 @@ class Watcher(logging.Handler):
         last: tuple[object, ...] = ()
         before, looking = time.monotonic(), threading.current_thread()
         while not self._over.wait(LOOK):
+            if self._collects:  # by any thread: CPython 3.11 crashes if it makes a frame for what is collected
+                continue
             now = time.monotonic()
             with read_stacks():
                 frame = sys._current_frames().get(self._thread)
