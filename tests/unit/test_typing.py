@@ -38,7 +38,7 @@ def test_users_programs(checker: str) -> None:
         "mypy": ["mypy", "--python-version", NEWEST, "tests/typing"],
         "pyright": ["pyright", "--warnings", "--pythonversion", NEWEST, "--pythonpath", sys.executable],
     }
-    run_python("-m", *command[checker], timeout=300)
+    run_python("-m", *command[checker], timeout=500)
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
@@ -56,7 +56,7 @@ def test_an_ignored_error_that_is_none(checker: str, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=300,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
