@@ -135,7 +135,8 @@ def main(hosts: str, path: str) -> None:
         assert len(late) > beaten + 1, "the hub was blocked"
         assert gevent.spawn(is_refused, rlock.release).get()
         waiting = gevent.spawn(rlock.acquire, timeout=threading.TIMEOUT_MAX)
-        gevent.sleep(0.2)
+        while not [wait for wait in inspect().waits if wait.awaits]:
+            gevent.sleep(0.01)
         assert not waiting.ready()
         found = inspect()
         assert [(hold.path, hold.depth) for hold in found.holds] == [(rlock.path, 2)]
