@@ -54,6 +54,8 @@ napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_custom_sections = ["Layout", "Invariant", "Cost", "Source"]
 
+_LAST = ("Cost:", "Source:", "Invariant:", "Layout:")
+_HEADINGS = {*_LAST, "Args:", "Attributes:", "Example:", "Raises:", "Returns:", "Yields:"}
 _QUOTED = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
 
@@ -65,7 +67,21 @@ def _to_rst(_app: Any, _what: str, _name: str, _obj: object, _options: Any, line
         text = found[1]
         return f":py:obj:`{text}`" if _NAME.fullmatch(text.removesuffix("()")) else f"``{text}``"
 
-    lines[:] = _QUOTED.sub(quoted, "\n".join(lines)).split("\n")
+    lines[:] = _QUOTED.sub(quoted, "\n".join(_znodes_last(lines))).split("\n")
+
+
+def _znodes_last(lines: list[str]) -> list[str]:
+    """Move the sections that few readers look for behind what a class or call takes, returns and raises."""
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line in _HEADINGS:
+            sections.append([])
+        sections[-1].append(line)
+    return [line for each in sorted(sections, key=_place) for line in [*each, ""]]
+
+
+def _place(section: list[str]) -> int:
+    return _LAST.index(section[0]) if section and section[0] in _LAST else -1
 
 
 _BETWEEN = r"[\s_/.,-]"

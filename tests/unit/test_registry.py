@@ -75,7 +75,7 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
         **{
             f"docs/{page}": (says(f"docs/{page}", recipe), what)
             for page, what in {
-                "reference/api.md": "its `autoclass`, for threads and for tasks",
+                "reference/api.md": "its line, and a page below `api/` with its `autoclass`, for threads and for tasks",
                 "reference/znodes.md": "its nodes",
                 "reference/costs.md": "its requests",
                 "explanation/guarantees.md": "promise, basis, limits, tests",
