@@ -11,15 +11,19 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from zkconcurrent._command.arguments import commands, parser
+from zkconcurrent._command.arguments import _SERVER, commands, parser
 
 FILE = Path(__file__).parent / "reference" / "command.md"
 _HEAD = """\
 # The command
 
 Made by `docs/commands.py` from what `zkconcurrent COMMAND --help` says. [Run a job under a lock, and see who holds
-it](../how-to/command.md) tells how to use it.
+it](../how-to/command.md) shows how to use it.
+
+Each command but `completion` needs a server: the URL in `$ZKCONCURRENT_URL`, such as `zk://host1,host2:2182/app?timeout=30`,
+or `--url URL`, where a password shows in `ps`, or `--url-file FILE`, a file that has the URL in its first line.
 """
+_OF_ALL = ("help", "url", "url_file")
 _COUNTS = {None: "{}", "?": "[{}]", "+": "{}..."}
 
 
@@ -31,12 +35,12 @@ def page() -> str:
 def _section(name: str, command: argparse.ArgumentParser) -> Iterator[str]:
     options, arguments = [], []
     for action in command._actions:
-        if action.help != argparse.SUPPRESS and action.dest != "help":
+        if action.help != argparse.SUPPRESS and action.dest not in _OF_ALL:
             (options if action.option_strings else arguments).append(action)
     words = [*(["[options]"] if options else []), *(_COUNTS[each.nargs].format(_value(each)) for each in arguments)]
     yield f"## {name}\n"
     yield f"```text\n{command.usage or ' '.join([command.prog, *words])}\n```\n"
-    yield f"{command.description}\n"
+    yield f"{(command.description or '').replace(f' {_SERVER}', '')}\n"
     rows = [(_value(each), each.help) for each in arguments if each.help]
     rows += [(_option(each), each.help) for each in options]
     if rows:

@@ -20,9 +20,9 @@ _SERVER = f"The server is the URL in ${URL}, such as zk://host1,host2:2182/app?t
 _RUN = f"""\
 Run a command while holding a lock. {_SERVER}
 
-The exit code is that of the command, or 128 + n if signal n ended it; 75 if the lock was not got in time, 76 if it was
-lost before the command ended, 69 if ZooKeeper is out of reach, 77 if it refuses, 78 if the path is of another kind or
-has another number of permits, 64 for a wrong use, 126 and 127 if the command can't be executed, or found."""
+The exit code is that of the command, or 128 + n if signal n ended it; 75 if the lock was not acquired in time, 76 if it
+was lost before the command ended, 69 if ZooKeeper is out of reach, 77 if it refuses, 78 if the path is of another kind
+or has another number of permits, 64 for a wrong use, 126 and 127 if the command can't be executed, or found."""
 
 _LS = f"List who holds and who waits, at a path and below it. {_SERVER}"
 _SHOW = f"Show who holds a path, who waits for it and behind whom, and what they hold meanwhile. {_SERVER}"
@@ -79,9 +79,9 @@ def parser() -> argparse.ArgumentParser:
         looks.add_argument("--json", action="store_true", help="as one document of JSON")
     ends = add("break", help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
-    ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, as `show` tells it")
+    ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, which `show` prints")
     ends.add_argument(
-        "--grace", type=_seconds, default=10.0, metavar="SEC", help="how long to wait once it was asked to release: 10"
+        "--grace", type=_seconds, default=10.0, metavar="SEC", help="how long to wait for its holder to release: 10"
     )
     ends.add_argument("-y", "--yes", action="store_true", help="do not ask")
     completion = commands.add_parser("completion", help="write a script that completes", description=_COMPLETION)
@@ -103,16 +103,16 @@ def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--sort",
         choices=("path", "waiters"),
         default="path",
-        help="waiters: the paths for which most wait come first; a line for each path, with its first contender",
+        help="waiters: the busiest paths first; a line for each path, with its first contender",
     )
     ls.add_argument("--wide", action="store_true", help="tokens, sessions and names of nodes, too; nothing is cut")
     show = add("show", help="show one lock, with its queue", description=_SHOW)
     show.add_argument("path", metavar="PATH")
     for looks in (ls, show):
         looks.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
-        looks.add_argument("--watch", action="store_true", help="look again and again, until Ctrl-C")
+        looks.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
         looks.add_argument(
-            "--interval", type=_interval, default=2.0, metavar="SEC", help="from one look to the next: 2, at least 0.1"
+            "--interval", type=_interval, default=2.0, metavar="SEC", help="between two listings: 2, at least 0.1"
         )
 
 
@@ -124,10 +124,10 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     kind.add_argument("--permits", type=_count, metavar="N", help="one of N permits of a semaphore; all must say N")
     wait = run.add_mutually_exclusive_group()
     wait.add_argument("-n", "--nonblock", action="store_true", help="do not wait for the lock")
-    wait.add_argument("-w", "--wait", "--timeout", type=_seconds, metavar="SEC", help="wait at most so long, from now")
+    wait.add_argument("-w", "--wait", "--timeout", type=_seconds, metavar="SEC", help="wait no longer than that")
     run.add_argument("-E", "--conflict-exit-code", type=_code, metavar="CODE", help="instead of 75")
     run.add_argument(
-        "-o", "--close", action="store_true", help="release when the command ends, though it left processes behind"
+        "-o", "--close", action="store_true", help="release when the command ends, even if it leaves processes behind"
     )
     run.add_argument("--on-lost", choices=("term", "kill", "ignore"), default="term", help="end the command (term)")
     run.add_argument(
@@ -142,11 +142,11 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument("--until-success", action="store_true", help="with --once-per, only a run with exit code 0 counts")
     run.add_argument("--skip-code", type=_code, default=0, metavar="CODE", help="the exit code of a skip: 0")
     run.add_argument(
-        "--status-fd", type=_count, metavar="FD", help="write there a line of JSON, which tells how it ended"
+        "--status-fd", type=_count, metavar="FD", help="write a line of JSON there, which says how it ended"
     )
     # `flock -F`: refused with the reason.
     run.add_argument("-F", "--no-fork", action="store_true", help=argparse.SUPPRESS)
-    run.add_argument("paths", nargs="+", metavar="PATH", help="what to lock; all of several")
+    run.add_argument("paths", nargs="+", metavar="PATH", help="what to lock; several are locked together")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
