@@ -78,7 +78,7 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
                 "reference/api.md": "its line, and a page below `api/` with its `autoclass`, for threads and for tasks",
                 "reference/znodes.md": "its nodes",
                 "reference/costs.md": "its requests",
-                "explanation/guarantees.md": "promise, basis, limits, tests",
+                "explanation/guarantees.md": "its promise and limits",
             }.items()
         },
     }
