@@ -5,7 +5,7 @@ tooz keeps its code, and learns what tooz's own driver for ZooKeeper, on kazoo's
 leadership or a membership ended without it.
 
 tooz's calls belong to an object, not to a thread: the object that has acquired a lock releases it, on any thread. So
-an object here keeps its `Hold`, and ends that one alone.
+the driver notes the `Hold` of each `acquire`, and the object's release ends no other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
@@ -32,6 +33,7 @@ from ._engine.holds import Hold
 from ._engine.session import Session
 from ._errors import LockLostError, LossCause, RefusedError, ZkConcurrentError
 from ._kazoo.replies import kazoo_errors
+from ._protocol.rules import READ, WRITE
 from ._runtime.interrupts import insist
 from ._runtime.public import ErrorKind, Traceback
 from ._threads.base.lock_base import core_of
@@ -61,70 +63,112 @@ def _named(name: bytes | str) -> str:
     return node.replace(".", "%2E") if node in (".", "..") else node
 
 
+class _ExclusiveLock(Lock):
+    """A `Lock` that is a writer of the `ReadWriteLock` at its path; unlike the write lock, it is not re-entrant."""
+
+    _rule = WRITE
+
+
+class _SharedLock(Lock):
+    """A `Lock` that is a reader there."""
+
+    _rule = READ
+
+
 class DriverLock(locking.Lock):
-    """A lock of tooz: a `Lock` that belongs to this object, not to the thread that has acquired it."""
+    """A lock of tooz: it belongs to this object, not to the thread that has acquired it.
+
+    Invariant:
+        A thread has at most one hold as a reader, which ends with the last level of it that an object has.
+    """
 
     def __init__(self, driver: Driver, name: bytes) -> None:
         super().__init__(name)
         self._driver = driver
-        self._lock = Lock(driver.client, f"/locks/{_named(name)}")
-        self._hold: Hold | None = None
+        path = f"/locks/{_named(name)}"
+        self._lock, self._shared = _ExclusiveLock(driver.client, path), _SharedLock(driver.client, path)
+        # Either machinery ends the holds of both.
+        self._core = core_of(self._lock)
 
     def acquire(self, blocking: bool = True, shared: bool = False, timeout: float | None = None) -> bool:
-        """Acquire the lock; errors as tooz's `Lock.acquire`."""
-        if shared:
-            raise tooz.NotImplemented("a lock of zkconcurrent is exclusive")
+        """Acquire the lock; errors as tooz's `Lock.acquire`.
+
+        Args:
+            blocking: whether to wait; a number is a timeout.
+            shared: whether others may hold it, too, who acquire it so. A thread that shares it acquires it so again at
+                once, also by another object. There is no way from one mode to the other but a release.
+            timeout: for how many seconds to wait; None for ever.
+        """
         blocking, timeout = utils.convert_blocking(blocking, timeout)
-        core = core_of(self._lock)
-        before = core.mine()
+        lock = self._shared if shared else self._lock
+        core, held, level = core_of(lock), self._driver.held, object()
         try:
             with _as_tooz():
+                core.session.check_not_forked(core.path)
+                hold = core.mine()
                 # This thread may not have settled a loss, which another object of this name has told, or may yet tell.
-                if before is not None and not before.alive:
-                    self._settle(before)
-                if not self._lock.acquire(blocking, timeout if blocking and timeout is not None else -1):
+                if hold is not None and not hold.alive:
+                    core.drop(hold)
+                if shared:
+                    with core.session.lock:
+                        # A thread that shares the lock must not wait behind a writer, which waits for it.
+                        if (hold := core.mine()) is not None and self.left(hold):
+                            held[level] = self, hold
+                            return True
+                if not lock.acquire(blocking, timeout if blocking and timeout is not None else -1):
                     return False
-                # tooz's users need not keep the object of a lock that they hold.
-                self._driver.held.add(self)
-                self._hold = core.mine()
+                hold = core.mine()
+                assert hold is not None
+                held[level] = self, hold
                 return True
         except BaseException:
             # If an interrupt struck after the grant, the caller does not know that it holds.
-            if (hold := core.mine()) is not None and hold is not before:
-                insist(partial(core.drop, hold))
-                self._hold = None
+            insist(lambda: self._drop(level, core.mine()))
             raise
 
-    def _settle(self, hold: Hold) -> LockLostError | None:
-        """End a hold; return the error of its loss, if it was lost."""
-        core = core_of(self._lock)
-        try:
-            if (call := core.begin_release(hold)) is not None:
-                self._lock._await(call, core.released(call, hold))
-        except LockLostError as error:
-            return error
-        return None
+    def _levels(self) -> list[tuple[object, Hold]]:
+        """Return the levels of this object, the newest last, and this thread's own behind those of others."""
+        me = self._core.identity()
+        levels = [(level, hold) for level, (lock, hold) in list(self._driver.held.items()) if lock is self]
+        return sorted(levels, key=lambda each: each[1].owner == me)
+
+    def _has_level(self, hold: Hold) -> bool:
+        return any(each is hold for _, each in list(self._driver.held.values()))
+
+    def _drop(self, level: object, hold: Hold | None) -> None:
+        """Drop a level, and the hold if that was its last."""
+        self._driver.held.pop(level, None)
+        if hold is not None and not self._has_level(hold):
+            self._core.drop(hold)
 
     def _end(self) -> tuple[bool, LockLostError | None]:
         """Return whether this object held the lock until now; and the loss, if it has lost it."""
-        hold = self._hold
-        if hold is None or self._lock._session.forked:  # the hold is the parent's
+        core, level, hold, call = self._core, None, None, None
+        if core.session.forked:  # the hold is the parent's
             return False, None
-        try:
-            # Another thread that waits for this object notes its own hold as soon as this one ends.
-            self._hold = None
-            self._driver.held.discard(self)
-            with _as_tooz():
-                lost = self._settle(hold)
-        except BaseException:
-            # If an interrupt struck before the release, nobody would repeat that.
-            insist(partial(core_of(self._lock).drop, hold))
-            raise
-        if lost is not None:
-            # Few programs look at what tooz's `release` returns.
-            fields = {"zk_path": lost.path, "zk_token": lost.token, "zk_cause": lost.cause and lost.cause.value}
-            _log.warning("%s", lost, extra=fields)
-        return lost is None, lost
+        with _as_tooz():
+            try:
+                with core.session.lock:
+                    if not (levels := self._levels()):
+                        return False, None
+                    level, hold = levels[-1]
+                    del self._driver.held[level]
+                    if self._has_level(hold):
+                        core.check(hold, 0)
+                    else:
+                        call = core.begin_release(hold)
+                if call is not None:
+                    self._lock._await(call, core.released(call, hold))
+            except LockLostError as lost:
+                # Few programs look at what tooz's `release` returns.
+                fields = {"zk_path": lost.path, "zk_token": lost.token, "zk_cause": lost.cause and lost.cause.value}
+                _log.warning("%s", lost, extra=fields)
+                return False, lost
+            except BaseException:
+                # If an interrupt struck before the release, nobody would repeat that.
+                insist(partial(self._drop, level, hold))
+                raise
+        return True, None
 
     def release(self) -> bool:
         """Release the lock; return False if this object does not hold it, or has lost it."""
@@ -147,18 +191,22 @@ class DriverLock(locking.Lock):
 
     def remaining(self) -> float:
         """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
-        core, hold = core_of(self._lock), self._hold
-        core.session.check_lease()
-        return core.left(hold) if hold is not None and hold.alive else 0.0
+        levels = self._levels()
+        return self.left(levels[-1][1]) if levels else 0.0
+
+    def left(self, hold: Hold) -> float:
+        """Return for how many seconds one of its holds surely lasts."""
+        self._core.session.check_lease()
+        return self._core.left(hold) if hold.alive else 0.0
 
     def break_(self) -> bool:
-        """Delete the holder's node, whoever that is; return whether there was one."""
+        """Delete the nodes of all who hold the lock, whoever they are; return whether there were any."""
+        broken = False
         with _as_tooz():
-            owner = self._lock.owner()
-            try:
-                return owner is not None and bool(self._driver.client.delete(owner.node))
-            except kazoo_errors.NoNodeError:
-                return False
+            for holder in self._lock._run(self._core.contenders(), itemgetter(0)):
+                with suppress(kazoo_errors.NoNodeError):
+                    broken = bool(self._driver.client.delete(holder.node))
+        return broken
 
 
 class Driver(coordination.CoordinationDriverCachedRunWatchers):
@@ -167,11 +215,12 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
     The rest of the URL is that of `connect`; without a path it is `/tooz`. All members must use the same path.
 
     Layout:
-        below the path, `locks/<name>` is a `Lock`; `groups/<id>`, which is persistent, a `Group`; `leaders/<id>` an
-        `Election`. Names and ids are percent-encoded.
+        below the path, `locks/<name>` is a `ReadWriteLock`; `groups/<id>`, which is persistent, a `Group`;
+        `leaders/<id>` an `Election`. Names and ids are percent-encoded.
 
     Attributes:
-        held: the locks that are held, or were lost and are not released.
+        held: each `acquire` that was not released: its lock, which the user need not keep, and the hold of which it is
+            a level.
     """
 
     CHARACTERISTICS: tuple[coordination.Characteristics, ...] = (
@@ -188,7 +237,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._url = f"{scheme}://{parsed_url.netloc}{parsed_url.path or '/tooz'}{'?' if given else ''}{given}"
         self._client: Client | None = None
         self._stopping = False
-        self.held: set[DriverLock] = set()
+        self.held: dict[object, tuple[DriverLock, Hold]] = {}
         self._memberships: dict[bytes, Membership] = {}
         # With the term, the block that ends it.
         self._terms: dict[bytes, tuple[Term, Leading]] = {}
@@ -245,7 +294,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             ToozConnectionError: ZooKeeper is out of reach; the error tells the same.
         """
         session = Session.of(self.client)
-        left = [lock.remaining() for lock in list(self.held)]
+        left = [lock.left(hold) for lock, hold in list(self.held.values())]
         left += [term.remaining() for term, _ in list(self._terms.values())]
         least = min(filter(None, left), default=None)
         if session.suspect and not self._stopping:

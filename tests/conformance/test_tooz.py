@@ -13,13 +13,8 @@ import pytest
 from tests.helpers.processes import run_python
 from zkconcurrent.testing import Server
 
-# What tooz's tests skip by themselves. Those that name `shared` skip with tooz's driver on kazoo, too.
+# What tooz's tests skip by themselves.
 SKIPPED = {
-    "test_get_lock_locking_exclusive_and_shared",
-    "test_get_lock_locking_shared_and_exclusive",
-    "test_get_shared_lock",
-    "test_get_shared_lock_locking_same_lock_twice",
-    "test_get_shared_lock_locking_two_lock",
     "test_timeout",  # for drivers whose locks end by a timeout of other clients
     "test_watch_join_group_disappear",  # for three drivers, by their names
 }

@@ -118,11 +118,104 @@ def test_a_lock_whose_object_is_dropped(member: Member) -> None:
     assert not other.get_lock(b"cart").acquire(blocking=False)
 
 
-@pytest.mark.parametrize("what", ["a lock", "a leadership"])
+def test_who_shares_a_lock(member: Member, in_thread: InThread) -> None:
+    """A writer waits for all who share it, of whichever member, and who comes later waits for the writer.
+
+    A thread that shares it already waits for nobody: neither would go on.
+    """
+    me, other, third = member(), member(b"other"), member(b"third")
+    shared, again, theirs, writer, late = (each.get_lock(b"cart") for each in (me, me, other, other, third))
+    assert shared.acquire(shared=True)
+    assert theirs.acquire(shared=True)
+    writing = in_thread(writer.acquire)
+    eventually(lambda: writer._lock.waiters())
+    assert not late.acquire(shared=True, blocking=False)
+    assert not again.acquire(blocking=False)
+    with again(shared=True):
+        assert in_thread(shared.release).result(20)
+        assert theirs.release()
+        assert again.acquired
+        assert not shared.acquired
+        assert not writing.done()
+    assert writing.result(20)
+    assert not shared.acquire(shared=True, blocking=False)
+    assert not late.acquire(shared=True, blocking=False)
+    assert writer.release()
+    assert me.held == other.held == third.held == {}
+
+
+def test_a_share_that_ends_as_another_begins(member: Member, in_thread: InThread) -> None:
+    """If another thread releases the last share of a thread that acquires the next one, the next one is held."""
+    me, other = member(), member(b"other")
+    shared, again, theirs = me.get_lock(b"cart"), me.get_lock(b"cart"), other.get_lock(b"cart")
+    for _ in range(30):
+        assert shared.acquire(shared=True)
+        releasing = in_thread(shared.release)
+        assert again.acquire(shared=True)
+        assert releasing.result(20)
+        assert again.acquired
+        assert not theirs.acquire(blocking=False)
+        assert again.release()
+        with theirs:
+            assert not again.acquired
+
+
+def test_a_lost_share(member: Member, zookeeper: Server) -> None:
+    """Each object that has shared the lost hold tells the loss, and ends no newer one."""
+    me = member()
+    shared, again, new = (me.get_lock(b"cart") for _ in range(3))
+    assert shared.acquire(shared=True)
+    assert again.acquire(shared=True)
+    lose(zookeeper, shared)
+    assert not again.acquired
+    assert new.acquire(shared=True)
+    assert not again.release()
+    assert not shared.release()
+    assert new.acquired
+    assert new.release()
+
+
+def test_an_object_that_two_threads_share(member: Member, zookeeper: Server, in_thread: InThread) -> None:
+    """If both have lost it, and one acquires it anew, the release of the other one does not end that."""
+    me = member()
+    shared = me.get_lock(b"cart")
+    assert shared.acquire(shared=True)
+    going_on = threading.Event()
+
+    def lose_and_release() -> bool:
+        assert shared.acquire(shared=True)
+        assert going_on.wait(60)
+        return shared.release()
+
+    losing = in_thread(lose_and_release)
+    eventually(lambda: len(me.held) == 2)
+    lose(zookeeper, shared)
+    assert shared.acquire(shared=True)
+    going_on.set()
+    assert not losing.result(20)
+    assert shared.acquired
+    assert shared.release()
+
+
+def test_a_broken_lock(member: Member) -> None:
+    """All who hold it lose it; whoever waits gets it."""
+    members = member(), member(b"other"), member(b"third")
+    first, second, third = (each.get_lock(b"cart") for each in members)
+    assert not third.break_()
+    assert first.acquire(shared=True)
+    assert second.acquire(shared=True)
+    assert third.break_()
+    with third:
+        eventually(lambda: not (first.acquired or second.acquired))
+    assert not first.release()
+    assert not second.release()
+
+
+@pytest.mark.parametrize("what", ["a lock", "two shares", "a leadership"])
 def test_interrupts(member: Member, what: str) -> None:
     """Wherever one strikes, nothing is held afterwards, and the object can be used again."""
     me, other = member(), member(b"other")
-    lock, theirs = me.get_lock(b"cart"), other.get_lock(b"cart")
+    lock, again, theirs = me.get_lock(b"cart"), me.get_lock(b"cart"), other.get_lock(b"cart")
     led: list[bytes] = []
     for each in (me, other):
         each.watch_elected_as_leader(b"workers", lambda event: led.append(event.member_id))
@@ -131,12 +224,17 @@ def test_interrupts(member: Member, what: str) -> None:
         if what == "a lock":
             lock.acquire()
             lock.release()
+        elif what == "two shares":
+            lock.acquire(shared=True)
+            again.acquire(shared=True)
+            lock.release()
+            assert again.release()
         else:
             me.run_elect_coordinator()
             me.stand_down_group_leader(b"workers")
 
     def is_free() -> bool:
-        if what == "a lock":
+        if what != "a leadership":
             return theirs.acquire(blocking=False) and theirs.release()
         other.run_elect_coordinator()
         return other.stand_down_group_leader(b"workers")
@@ -151,21 +249,23 @@ def test_interrupts(member: Member, what: str) -> None:
             struck = True
         # It may have struck between the two calls, or before the second had begun.
         lock.release()
+        again.release()
         me.stand_down_group_leader(b"workers")
         eventually(is_free, f"at line {line}")
         line += 1
     assert line > 10
     use()
-    assert led[-1:] == ([] if what == "a lock" else [b"me"])
+    assert led[-1:] == ([b"me"] if what == "a leadership" else [])
 
 
 @pytest.mark.fault(329)
 def test_a_forked_child(member: Member) -> None:
     """It holds and leads nothing, ends nothing of its parent's, and its calls are errors, at once; `stop` passes."""
     me = member()
-    lock, theirs = me.get_lock(b"cart"), member(b"other").get_lock(b"cart")
+    lock, shared, theirs = me.get_lock(b"cart"), me.get_lock(b"shelf"), member(b"other").get_lock(b"cart")
     assert lock.acquire()
     assert lock.acquired
+    assert shared.acquire(shared=True)
     me.join_group_create(b"workers")
     me.watch_elected_as_leader(b"workers", lambda _: None)
     me.run_watchers()
@@ -174,6 +274,7 @@ def test_a_forked_child(member: Member) -> None:
         me.run_watchers,
         lambda: me.stand_down_group_leader(b"workers"),
         lambda: me.get_lock(b"cart"),
+        lambda: shared.acquire(shared=True),
         lambda: me.get_members(b"workers").get(timeout=5),
         lambda: me.leave_group(b"workers").get(timeout=5),
     ]
