@@ -70,8 +70,8 @@ def test_all_kinds(call: Call, zk: KazooClient, connect: Connect, zk_path: str, 
     assert waiting["blocker"] == held["node"].rpartition("/")[2]
     assert 0 <= held["queued_for"] < 600
     assert datetime.fromisoformat(held["queued_at"]) == locks[0].owner().queued
-    # Only one who watches sees a hold begin.
-    assert held["held_for"] is None
+    # A single look tells nothing by that.
+    assert held["first_seen_holding"] is None
     # One level: those of `a/lock` are further down.
     assert {path for path, *_ in brief(document(call("ls", zk_path, "--json")), zk_path)} == {"b", "c", "d"}
     more = "zkconcurrent: there are nodes further below: `ls -r {}` looks at all\n"

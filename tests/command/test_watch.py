@@ -25,10 +25,6 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent._command.look import Holds, Standing
-from zkconcurrent._protocol.operations import Node
-from zkconcurrent._runtime.clock import boot_clock
-from zkconcurrent._threads.base.contender import Contender
 from zkconcurrent.testing import Server
 
 WATCH = ("--watch", "--interval", 0.1)
@@ -137,6 +133,7 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) ->
     eventually(lambda: [title, f"{zk_path} has no lock that anybody holds or waits for"] in screen.frames())
     with zkconcurrent.Lock(zk, zk_path):
         eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
+    assert ", first seen to hold 0s ago, queued " in screen.text
     # Behind a line as wide as the terminal, this would erase the last character.
     assert "\x1b[K\n" not in screen.text
     interrupt(process)
@@ -151,38 +148,29 @@ def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) ->
     interrupt(process)
 
 
-def test_when_a_hold_began(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A watch tells for how long a hold lasts whose begin it has seen, not of one that was there before."""
+def test_since_when_it_holds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A watch tells when it first saw a holder hold, also of one that was there before; this stays while it holds."""
     first, second = (zkconcurrent.Lock(client, zk_path) for client in (zk, connect()))
     first.acquire()
-    waiting = in_thread(lambda: second.acquire() and second.fencing_token)
+    waiting = in_thread(second.acquire)
     eventually(queued(zk, zk_path, 2))
-    process = look("show", zk_path, "--json", *WATCH)
+    process = look("ls", zk_path, "--json", *WATCH)
     told = Told(process)
     eventually(lambda: told.states() == [["held", "waits"]])
-    tokens = [first.fencing_token]
+    other = look("ls", zk_path, *WATCH)
+    assert other.stdout.readline().split()[0] == "PATH"
+    assert "  held, seen 0s  " in other.stdout.readline()
+    later = in_thread(lambda: second.acquire() and second.release())
+    eventually(lambda: told.states()[1:] == [["held", "waits", "waits"]])
     first.release()
-    tokens.append(waiting.result())
-    eventually(lambda: told.states() == [["held", "waits"], ["held"]])
-    before, after = (json.loads(line)["contenders"][0] for line in told.lines)
-    assert [before["token"], after["token"]] == [str(token) for token in tokens]
-    assert before["held_for"] is None
-    assert 0 <= after["held_for"] < after["queued_for"]
+    assert waiting.result()
+    eventually(lambda: told.states()[2:] == [["held", "waits"]])
+    *same, new = (json.loads(line)["contenders"][0]["first_seen_holding"] for line in told.lines)
+    assert same[0] == same[1] < new
     second.release()
+    later.result()
     interrupt(process)
-
-
-def test_a_hold_that_began_unseen() -> None:
-    """After an outage, or a stop of the command, a new hold may be older than the look that shows it."""
-    node = Node(b"", 7, 1.0, 0)
-    holder, waiter = (Standing("/p", "Lock", "", None, Contender.of("/p", "a", node, n)) for n in (0, 1))
-    for late, is_known in ((0.5, True), (60.0, False)):
-        holds = Holds(0.1)
-        assert holds.note([waiter], boot_clock()) == [waiter]
-        (seen,) = holds.note([holder], boot_clock() + late)
-        assert (seen.held_since is not None) == is_known
-        # So it stays, from look to look.
-        assert holds.note([holder], boot_clock()) == [seen]
+    interrupt(other)
 
 
 # Later than now, by the command's clock.

@@ -115,8 +115,10 @@ def test_who_holds_and_who_waits(
     mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
     waiting = []
     with mine:
-        owner = kind(clients[0], zk_path).owner()
+        looking = kind(clients[0], zk_path)
+        owner = looking.owner()
         assert owner is not None
+        assert owner.first_seen_holding is not None
         assert (owner.pid, owner.thread, owner.session) == (os.getpid(), "MainThread", zk.client_id[0])
         assert (owner.token, owner.position) == (mine.fencing_token, 0)
         assert owner.queued >= before
@@ -128,7 +130,9 @@ def test_who_holds_and_who_waits(
         assert [(each.session, each.position) for each in mine.waiters()] == [
             (client.client_id[0], n) for n, client in enumerate(clients, 1)
         ]
+        assert looking.owner() == owner  # which was first seen to hold at the first look
         first = mine.waiters()[0]
+        assert first.first_seen_holding is None
         zk.delete(first.node)  # it queues again, at the tail
         eventually(lambda: [each.session for each in mine.waiters()][-1] == first.session)
         assert [each.position for each in mine.waiters()] == [1, 2, 3]

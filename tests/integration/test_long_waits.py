@@ -140,6 +140,8 @@ def test_since_when_the_holder_holds(
     second = in_thread(lambda: lock.acquire() and lock.release())
     eventually(lambda: any("held since" in report.getMessage() for report in reports()))
     found = re.search(r", held since (.*) UTC; ", "".join(report.getMessage() for report in reports()))
+    looked = datetime.now(timezone.utc)
+    owner = lock.owner()
     lock.release()
     second.result(10)
     # The keeper logs that both waits are over; the next test is not to find that.
@@ -148,6 +150,9 @@ def test_since_when_the_holder_holds(
     assert not any("held since" in text for text in texts)
     assert found is not None
     assert datetime.fromisoformat(f"{found[1]}+00:00") > released - timedelta(seconds=1)
+    assert owner is not None
+    assert owner.first_seen_holding is not None
+    assert released - timedelta(seconds=1) < owner.first_seen_holding < looked
 
 
 def test_a_thread_that_waits_for_itself(zk: KazooClient, zk_path: str, in_thread: InThread, reports: Reports) -> None:

@@ -256,6 +256,7 @@ def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str
         owner, (waiter,) = theirs.owner(), mine.waiters()
         assert owner is not None
         assert (owner.session, owner.token) == (zk.client_id[0], mine.fencing_token)
+        assert owner.first_seen_holding is not None
         assert (waiter.session, waiter.thread is None) == (theirs.client.client_id[0], False)
         more = in_thread(lambda: theirs.acquire() and theirs.release())
         eventually(permits_awaited(zk, zk_path, 2))

@@ -6,7 +6,6 @@ themselves. The nodes' data and times are read for these alone. Nothing is writt
 
 from __future__ import annotations
 
-import math
 import time
 from argparse import Namespace
 from collections import Counter
@@ -20,8 +19,7 @@ from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
 from .._protocol.told import origin_of
 from .._recipes.queue.order import is_item
-from .._runtime.clock import boot_clock
-from .._threads.base.contender import Contender
+from .._threads.base.contender import Contender, note_holders
 from .._threads.base.node_data import MOST_HOLDS
 from .outcome import CommandError, Exit, document, escaped, say, write
 from .server import ask_all, link_of, relative
@@ -42,8 +40,6 @@ _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
 _PARTS = {_LEASES, _QUEUE, _CLAIMS, *_LINES}
 _RESERVED = "/zookeeper"
 _LONG_WAIT = 60.0  # seconds
-# A look that begins so much later than it is due comes after an outage, or a stop.
-_LATE = 1.0  # seconds
 # What a table shows of a text in a node, and what a sentence does; in characters.
 _WIDEST, _LONGEST = 60, 300
 
@@ -56,8 +52,7 @@ class Standing(NamedTuple):
         kind: its class, as far as the nodes tell.
         mode: "read", "write", "permit", "consumer", "producer" or "claim"; empty if the kind has one mode only.
         blocker: the name of the node that it waits for; None if it holds, or waits for permits.
-        contender: the contender.
-        held_since: when its hold began, by this machine's clock, if `--watch` has seen that; None: unknown.
+        contender: the contender; with `--watch`, a holder tells when it was first seen to hold.
     """
 
     path: str
@@ -65,7 +60,6 @@ class Standing(NamedTuple):
     mode: str
     blocker: str | None
     contender: Contender
-    held_since: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -93,7 +87,7 @@ class Standing(NamedTuple):
             "owner": each.owner,
             "queued_at": each.queued.isoformat(),
             "queued_for": round(self.queued_for(now), 3),
-            "held_for": None if self.held_since is None else round(now - self.held_since, 3),
+            "first_seen_holding": each.first_seen_holding and each.first_seen_holding.isoformat(),
             "token": str(each.token),
             "session": _session(each),
             "node": each.node,
@@ -117,7 +111,8 @@ class Standing(NamedTuple):
         each = self.contender
         # The text of another program is its address, as Curator writes it, or the id of a candidate.
         host, text = (each.host, None) if each.pid is not None or _is_address(each.host or "") else (None, each.host)
-        held = "held" if self.held_since is None else f"held {age(now - self.held_since)}"
+        seen = each.first_seen_holding
+        held = "held" if seen is None else f"held, seen {age(now - seen.timestamp())}"
         cells = {
             "PATH": self.path,
             "TYPE": self.mode or self.kind,
@@ -367,29 +362,6 @@ class _Look(NamedTuple):
     goes_on: bool
 
 
-class Holds:
-    """When holds began: between two looks of a `--watch`, the first of which has not shown them.
-
-    Args:
-        interval: from one look to the next.
-    """
-
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._last = -math.inf
-        self._began: dict[str, float | None] = {}
-
-    def note(self, places: Sequence[Standing], began: float) -> list[Standing]:
-        """Return what a look has shown that began then, with the moments at which holds began, as far as known."""
-        # After an outage, or a stop of this process, a new hold may be as old as that.
-        at = time.time() if began - self._last < self._interval + _LATE else None
-        self._began = {
-            place.contender.node: self._began.get(place.contender.node, at) for place in places if place.holds
-        }
-        self._last = boot_clock()
-        return [place._replace(held_since=self._began.get(place.contender.node)) for place in places]
-
-
 def ls(found: Namespace) -> int:
     """List the contenders at a path and below it; return the exit code."""
     by_path = found.sort == "waiters"
@@ -439,7 +411,6 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Look, float, str
     """Look once, or again and again; return the exit code."""
 
     def look(before: _Look | None) -> _Look:
-        began = boot_clock()
         scan = Scan(link)
         try:
             places = scan.queue(found.path) if depth == 0 else scan.places(found.path, depth)
@@ -455,7 +426,11 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Look, float, str
             waiting = _waiters(places)
             places = sorted(places, key=lambda place: (-waiting[_queue(place)], _queue(place)))
         kazoos = {path: count for path in scan.listings if (count := scan.kazoos(path))}
-        return _Look(holds.note(places, began), scan.unreadable, kazoos, scan.goes_on)
+        if found.watch:
+            earlier = [place.contender for place in before.places] if before is not None else ()
+            noted = note_holders([place.contender for place in places], earlier, {})
+            places = [place._replace(contender=each) for place, each in zip(places, noted, strict=True)]
+        return _Look(places, scan.unreadable, kazoos, scan.goes_on)
 
     def lines(seen: _Look) -> list[str]:
         now = time.time()
@@ -464,7 +439,6 @@ def _look(found: Namespace, depth: int | None, tell: Callable[[_Look, float, str
             return [document(found.do, {"path": found.path}, contenders=contenders)]
         return tell(seen, now, link.client.chroot)
 
-    holds = Holds(found.interval)
     with link_of(found) as link:
         if found.watch:
             title = f"zkconcurrent {found.do} {found.path}, every {found.interval:g} s"
@@ -492,7 +466,8 @@ def sentences(places: list[Standing], chroot: str) -> Iterator[str]:
         modes = [place.kind] if len(kinds) > 1 else []
         modes += [place.mode] if place.mode else []
         mode = f" ({', '.join(modes)})" if modes else ""
-        held = "" if place.held_since is None else f", for {age(now - place.held_since)}"
+        seen = each.first_seen_holding
+        held = "" if seen is None else f", first seen to hold {age(now - seen.timestamp())} ago"
         came = "claimed" if place.mode == "claim" else "queued"
         who = f"{each.whole_name()}{held}"
         yield escaped(f"  {state}{mode}: {who}, {came} {age(place.queued_for(now))} ago")

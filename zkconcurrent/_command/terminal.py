@@ -37,7 +37,7 @@ def size() -> os.terminal_size:
 
 def age(seconds: float) -> str:
     """Return a duration in its two largest units, such as "3d 2h"."""
-    whole = int(seconds)
+    whole = max(0, int(seconds))
     parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
     while len(parts) > 1 and not parts[0][0]:
         del parts[0]

@@ -188,6 +188,7 @@ class PathState:
         revocable: the objects to tell that somebody asks the holder to let go, by role.
         keeping: the objects that keep something here which is no hold of a lock.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
+        holders: those of this client's last listing.
         notes: how often calls that change that value, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
         grants: how often a grant to this client has shown an upper bound of `elsewhere`.
@@ -208,6 +209,8 @@ class PathState:
         self.last_seen: Any = None
         self.notes = 0
         self.lends = False
+        # The layers above make these `Contender`.
+        self.holders: Sequence[Any] = ()
         self.elsewhere: dict[str, int] = {}
         self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)

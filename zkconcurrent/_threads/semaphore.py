@@ -197,7 +197,7 @@ class PermitCore(LockCore):
         leases, queue = yield from users(self.path, (self.layout.leases, self.layout.locks))
         waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
         return (
-            sorted(_contenders(leases), key=lambda each: each.token),
+            self.note_holders(sorted(_contenders(leases), key=lambda each: each.token)),
             [each._replace(position=place) for place, each in enumerate(waiting, 1)],
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from ..._protocol.operations import Node
 from ..._protocol.ticket import REVOKED
 from ..._protocol.told import Told, origin_of
 from ..._recipes.detached import read
+from ..._runtime.clock import ago
 from ..._runtime.public import public
 
 
@@ -23,7 +25,7 @@ class Contender(NamedTuple):
         thread: the thread's name; None for a candidate.
         session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
             hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
-        queued: when the contender queued, by the server's clock; when a holder's hold began, its node does not tell.
+        queued: when the contender queued, by the server's clock.
         node: the node's path.
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
@@ -37,6 +39,9 @@ class Contender(NamedTuple):
         revoked: somebody has asked it to let go. The request has taken the place of the node's data, so the other
             fields that are read from these are None.
         label: the `label` of its lock, if it has one.
+        first_seen_holding: when this client first saw it hold, by this machine's clock, as long as the client keeps an
+            object of that path. Its hold began then or earlier: the node does not show when. For a hold of this client,
+            the time of its grant. None for a waiter.
     """
 
     host: str | None
@@ -53,6 +58,7 @@ class Contender(NamedTuple):
     holds: tuple[tuple[str, str], ...] = ()
     revoked: bool = False
     label: str | None = None
+    first_seen_holding: datetime | None = None
 
     def whole_name(self) -> str:
         """Return the words by which messages name it."""
@@ -81,3 +87,20 @@ class Contender(NamedTuple):
             node.data == REVOKED,
             told.label,
         )
+
+
+def note_holders(
+    contenders: Iterable[Contender], before: Iterable[Contender], granted: Mapping[str, datetime]
+) -> list[Contender]:
+    """Return the contenders of a listing, the holders with the time at which an observer first saw them hold.
+
+    Args:
+        contenders: all that the observer sees.
+        before: what this returned for the listing before.
+        granted: the times of the grants that the observer knows, by node.
+    """
+    now = ago(0)
+    since = {**granted, **{each.node: each.first_seen_holding for each in before}}
+    return [
+        each if each.position else each._replace(first_seen_holding=since.get(each.node) or now) for each in contenders
+    ]

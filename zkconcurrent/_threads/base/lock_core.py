@@ -33,7 +33,7 @@ from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.stacks import in_generator
 from ..._runtime.waiting import Steps
 from .cancel import cancel_waits
-from .contender import Contender
+from .contender import Contender, note_holders
 from .node_data import node_data, waiter_data
 from .own_holds import refuse_own_hold
 
@@ -122,7 +122,7 @@ class QueueCore:
                     by = first.by
                     since = f"queued since {in_words(first.queued)}"
                     # A node shows when it queued; only the client that holds knows when the hold began.
-                    if (own := self._own_hold(first)) is not None:
+                    if (own := self._own_holds().get(first.node)) is not None:
                         since = f"held since {in_words(ago(self.session.clock() - own.ticket.granted))}"
                     state = f"held by {first.whole_name()}, {since}; {state}"
                     if any(by == label(owner) for owner in owners):
@@ -173,20 +173,26 @@ class QueueCore:
         line = [
             Contender.of(self.path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
         ]
-        return list(map(self._present, line[:hold])), line[hold:]
+        return self.note_holders(list(map(self._present, line[:hold]))), line[hold:]
+
+    def note_holders(self, holders: Sequence[Contender]) -> list[Contender]:
+        """Return the holders of a listing, with the times at which this client first saw them hold."""
+        now = self.session.clock()
+        granted = {node: ago(now - hold.ticket.granted) for node, hold in self._own_holds().items()}
+        self.path_state.holders = noted = note_holders(holders, self.path_state.holders, granted)
+        return noted
 
     def _present(self, holder: Contender) -> Contender:
         """Return a holder, with the present thread if a thread of this client has handed its node on."""
-        hold = None if self.path_state.handoff is None else self._own_hold(holder)
+        hold = None if self.path_state.handoff is None else self._own_holds().get(holder.node)
         if hold is None or label(hold.owner) == holder.by:
             return holder
         thread = name(hold.owner)[:60]
         return holder._replace(thread=thread, by=label(hold.owner), timeout=None, holds=(), label=hold.ticket.label)
 
-    def _own_hold(self, holder: Contender) -> Hold | None:
-        """Return the hold of a holder that is of this client; None for another one's."""
-        holds = all_holds(self.path_state.holds)
-        return next((hold for hold in holds if hold.alive and hold.ticket.node == holder.node), None)
+    def _own_holds(self) -> dict[str, Hold]:
+        """Return the holds of this client, by node."""
+        return {hold.ticket.node: hold for hold in all_holds(self.path_state.holds) if hold.alive}
 
 
 class LockCore(QueueCore):
