@@ -503,6 +503,22 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert len(d._mirror.idle) == 1
 
 
+@pytest.mark.fault(155)
+def test_a_release_struck_as_it_notes_its_delete(connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """Struck again until nobody goes on with it, the hold is over before its node is deleted."""
+    lock = Lock(connect(), zk_path)
+    lock.acquire()
+    session = lock._session
+    with session.lock:
+        for ticket in session.registry.tickets.values():
+            session.registry.deletes[ticket.prefix] = ticket
+        session.wake_keeper()
+    eventually(queued(zk, zk_path, 0))
+    assert lock.hold_count() == 0
+    with lock:
+        pass
+
+
 def _signalled_as_granted(primitive: Any, number: int) -> None:
     """Have the next call of the primitive return with a signal that Python has not handled yet.
 

@@ -84,6 +84,10 @@ class Deletes:
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
         client, in_flight = self._client, self.in_flight
+        if ticket.state is State.HELD:
+            # Interrupts have struck after this delete was noted, and before the hold was ended. The hold ends first:
+            # otherwise this process would believe in it while others get in.
+            client.registry.discard(ticket)
         sent = client.time()
 
         def on_reply(reply: HandledReply) -> None:
