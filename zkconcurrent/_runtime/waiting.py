@@ -131,7 +131,7 @@ def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) 
             insist(end)
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
-            end()
+            insist(end)
         if isinstance(error, Stopped) and error.__cause__ is not None:
             raise error.__cause__ from None
         raise
@@ -258,7 +258,7 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
             insist(end)
         finally:
             # Another interrupt may have struck before `insist` began. R3: ending the call again changes nothing.
-            end()
+            insist(end)
         if isinstance(error, Stopped) and error.__cause__ is not None:
             raise error.__cause__ from None
         raise
