@@ -64,13 +64,14 @@ test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on 
 	ZKCONCURRENT_SERVER=debian $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
 	ZKCONCURRENT_SERVER=pyspark $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
 
-soak: ## random use under random faults, the history checked; then all of the simulation and of the interrupts: DURATION=600 SEED=7
+soak: ## random use under random faults, the history checked; then all of the simulation, interrupts and strikes: DURATION=600 SEED=7
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'moment or strikes'
 	SIM_PLACES=1000 TASK_CYCLES=10000 LEAK_USES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py \
 	  tests/faults/test_barrier.py tests/faults/test_hangs.py tests/faults/test_leaks.py tests/aio/test_costs.py
+	$(BIN)/python -m tests.faults.block_storm --strikes 10000
 	PROPERTY_EXAMPLES=1000 $(PYTEST) --numprocesses auto tests/properties
 
 mutants: ## small changes of the library, 400: which do the tests without a server kill? tests/mutants/results.md; an hour
