@@ -21,7 +21,7 @@ from pathlib import Path
 
 from store import Store
 from timeline import draw
-from verdict import Fault, Verdict, judge, victim
+from verdict import Fault, Verdict, judge, overlaps, victim
 from workers import DemoError, Workers
 
 from zkconcurrent.testing import NoServerError, any_server
@@ -77,11 +77,15 @@ def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 
 def picture(verdict: Verdict, options: argparse.Namespace) -> str:
-    """The timeline, with its title."""
-    title = "When each thread was inside, without a lock" if options.without_lock else "When each thread held the lock"
+    """The timeline; its title says what happened."""
+    crowd = overlaps(verdict.holds)
+    who = "Without a lock" if options.without_lock else "With the lock"
+    title = f"{who}, threads came in {crowd:,} times while another was inside"
+    if not crowd:
+        title = "One process was killed, one was frozen: no two threads ever held the lock at once"
     subtitle = (
-        f"{options.workers} processes with {options.threads} threads each; {len(verdict.holds):,} holds,"
-        f" {cycles_per_second(verdict):,.0f} per second; count {verdict.number:,} after {verdict.proven:,} increments"
+        f"{options.workers * options.threads} threads in {options.workers} processes, a row for each thread;"
+        f" {len(verdict.holds):,} holds, {verdict.proven:,} finished increments, the counter says {verdict.number:,}"
     )
     return draw(verdict.holds, verdict.faults, options.workers, options.threads, title, subtitle)
 
