@@ -67,8 +67,9 @@ def test_the_readme_on_a_server(tmp_path: Path) -> None:
         told = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], told
     assert [error for _, error in told] == ["", ""]
-    # Each held it with a number of its own.
-    assert len({output.split()[0] for output, _ in told}) == 2
+    # Each held it with a token of its own.
+    tokens = {re.match(r"token (\d+) held by process \d+\n", output) for output, _ in told}
+    assert len({found[1] for found in tokens if found}) == 2
 
 
 @pytest.mark.server
