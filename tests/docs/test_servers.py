@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,12 @@ def test_three_servers_with_ids_and_health_checks() -> None:
     name, service = KUBERNETES["StatefulSet"]["metadata"]["name"], KUBERNETES["Service"]["metadata"]["name"]
     assert spec["serviceName"] == service
     assert hosts_of(environments()[-1]["ZOO_SERVERS"]) == [f"{name}-{n}.{service}" for n in range(spec["replicas"])]
+    # The command counts the pods from 1 on.
+    name_it, _, _ = container()["args"][0].partition(" exec ")
+    named = subprocess.run(
+        ["bash", "-c", f"{name_it} env"], env={"HOSTNAME": f"{name}-2"}, capture_output=True, text=True, check=True
+    )
+    assert "ZOO_MY_ID=3" in named.stdout.splitlines()
     assert "grep -q Mode" in container()["readinessProbe"]["exec"]["command"][-1]
     labels = spec["template"]["metadata"]["labels"]
     assert KUBERNETES["Service"]["spec"]["selector"] == labels == spec["selector"]["matchLabels"]
