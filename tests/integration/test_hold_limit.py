@@ -212,7 +212,7 @@ def test_a_conditions_wait_that_is_refused(connect: Connect, proxy: Proxy, zk: K
     limit = 5 * LIMIT  # the wait begins well before
     zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])
     zk.create(f"{zk_path}/condition", acl=[make_acl("world", "anyone", read=True)])
-    client = connect(proxy.hosts)
+    client = connect(proxy.hosts, timeout=40.0)
     lock = RLock(client, f"{zk_path}/lock", hold_limit=limit, on_hold_limit="lose")
     condition = Condition(client, f"{zk_path}/condition", lock)
     condition.acquire()
