@@ -74,6 +74,9 @@ from ._threads.multilock import MultiLock as MultiLock
 from ._threads.namespace import Namespace as Namespace
 from ._threads.namespace import add_listener as add_listener
 from ._threads.namespace import namespace as namespace
+from ._threads.once_per import LastRun as LastRun
+from ._threads.once_per import Turn as Turn
+from ._threads.once_per import once_per as once_per
 from ._threads.queue import DelayQueue as DelayQueue
 from ._threads.queue import LifoQueue as LifoQueue
 from ._threads.queue import PriorityQueue as PriorityQueue

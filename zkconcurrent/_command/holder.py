@@ -25,13 +25,14 @@ from .._engine.session import Session
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors
 from .._runtime.clock import boot_clock
+from .._runtime.waiting import wait
 from .._threads.base import node_data
 from .._threads.base.lock_base import Acquirable, LockBase, core_of
 from .._threads.multilock import MultiLock
+from .._threads.once_per import Job
 from .._threads.rlock import RLock
 from .._threads.rwlock import ReadWriteLock
 from .._threads.semaphore import Semaphore
-from .once import Mark
 from .outcome import CommandError, Exit, lacks_threads
 
 HELD = "ZKCONCURRENT_HELD"
@@ -63,7 +64,8 @@ class Holder:
         self._lock: Acquirable | None = None
         self._locks: list[LockBase] = []
         self._holds: list[Hold] = []
-        self._mark: Mark | None = None
+        # When the command began, a run of `--once-per` is made.
+        self._job = None if found.once_per is None else Job(found.once_per, found.until_success, found.began)
         for name in ("zkconcurrent", "kazoo"):
             # The command says what there is to say: cron sends all else by mail.
             logger = logging.getLogger(name)
@@ -130,12 +132,12 @@ class Holder:
                     # The machine was asleep, and the lock came before `run` has looked at the clock.
                     raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._post("granted")
-                if self._mark is not None and not self._mark.allows(self._locks[0]):
+                if self._job is not None and not wait(*self._job.take_turn(core_of(self._locks[0]))):
                     self._post("skipped")
                 else:
                     self._post("acquired", *self._describe())
-                    if self._orders.get() and self._mark is not None:
-                        self._mark.succeeded(self._locks[0])
+                    if self._orders.get() and self._job is not None and self._job.until_success:
+                        wait(*self._job.succeeded(core_of(self._locks[0])))
             finally:
                 cause = self._release(lock)
         finally:
@@ -183,8 +185,6 @@ class Holder:
             for path, servers, node in self._outer
             if servers == self._servers and "/" not in node
         ]
-        if found.once_per is not None:
-            self._mark = Mark(client, found.paths[0], found.once_per, found.until_success)
         locks: list[RLock]
         if found.permits is not None:
             self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits, on_lost=self._on_lost)]

@@ -101,24 +101,27 @@ class Kind(NamedTuple):
 
 
 class LockedBy(ABC):
-    """The base of both `synchronized` decorators: it holds a lock around each call of a function.
+    """The base of `synchronized` and `once_per`, for threads and tasks: it holds a lock around each call of a function.
 
     Attributes:
         _namespace: the class of namespaces.
         _rlock: the class of the locks at paths.
         _lock_kind: the class of all that can be held.
         _caller: returns the caller: its thread or its task.
+        _keeps_blocks: whether the end of a block needs what its own beginning has made. It does where a function gives
+            each block, and each thread or task, another client.
     """
 
     _namespace: type[Any]
     _rlock: type[Any]
-    _lock_kind: type[Any]
+    _lock_kind: type[Any] | tuple[()]
     _caller: Callable[[], int]
+    _keeps_blocks = False
 
     def __init__(self, where: Any, path: str | None = None) -> None:
         self._where: Any = where
         self._path = path
-        # The locks of blocks whose client a function gives, by the thread or task, the innermost last.
+        # The locks of blocks, where each block keeps its own, by the thread or task; the innermost last.
         self._blocks: dict[int, list[Any]] = {}
         if path is None:
             if not isinstance(where, self._lock_kind):
@@ -131,6 +134,7 @@ class LockedBy(ABC):
             raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
         if not isinstance(where, (KazooClient, self._namespace)):
             check_callable("the function that returns a client", where)
+            self._keeps_blocks = True
         self._template = Template(path)
         # Any text would do that is valid in a path; this one is what an error is to show.
         example = self._template.fill(lambda field: f"{{{field.argument}}}")
@@ -155,10 +159,10 @@ class LockedBy(ABC):
         return type(self), (where, path)
 
     def _not_pickled(self, why: str) -> TypeError:
-        of = "a lock" if self._path is None else repr(self._path)
+        name, of = type(self).__name__, "a lock" if self._path is None else repr(self._path)
         return TypeError(
-            f"cannot pickle a function synchronized by {of}: {why}; decorate it with a client of connect(), or with a "
-            "function that opens a client in the other process: @synchronized(function, path)"
+            f"cannot pickle a function decorated with {name} by {of}: {why}; decorate it with a client of connect(), "
+            f"or with a function that opens a client in the other process: @{name}(function, path)"
         )
 
     def _lock(self, arguments: KwArgs) -> Any:
@@ -177,8 +181,7 @@ class LockedBy(ABC):
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
         lock = self._lock({})
         # Either keeps a reference, as a lock is dropped with its last object.
-        if self._path is not None and callable(self._where):
-            # The function may give each block, and each thread or task, another client.
+        if self._keeps_blocks:
             self._blocks.setdefault(self._caller(), []).append(lock)
         else:
             self._entered = lock
@@ -197,23 +200,23 @@ class LockedBy(ABC):
 
     def __call__(self, function: F) -> F:
         """Return the function with the lock around its calls; its name, signature and docstring are kept."""
-        return self._synchronized(function)  # type: ignore[no-any-return]
+        return self._decorate(function)  # type: ignore[no-any-return]
 
-    def _synchronized(self, function: Any) -> Any:
+    def _decorate(self, function: Any) -> Any:
         # A proxy of one of these, or a subclass, is not taken apart, but wrapped below as it is.
         if type(function) in (classmethod, staticmethod):
-            return type(function)(self._synchronized(function.__func__))
+            return type(function)(self._decorate(function.__func__))
         if type(function) is MethodType:
-            return MethodType(self._synchronized(function.__func__), function.__self__)
+            return MethodType(self._decorate(function.__func__), function.__self__)
         # A proxy of a method has the function in `__func__`.
         inner: Any = getattr(function, "__func__", function)
         if isinstance(function, type) or not callable(inner):
-            raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
+            raise TypeError(f"{type(self).__name__} is for functions and methods, not for {function!r}")
         calls = DecoratedCalls(self, inner)
         for argument in self._template.arguments:
             if argument not in calls.signature.parameters:
                 raise ValueError(
-                    f"{_name(inner)} has no argument {argument!r}, which the path names; it has "
+                    f"{name_of(inner)} has no argument {argument!r}, which the path names; it has "
                     f"{', '.join(calls.signature.parameters) or 'none'}"
                 )
         if not isinstance(function, FunctionType):
@@ -308,7 +311,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
 
     def _kind(self, function: Function) -> Kind:
         if calls_are(inspect.iscoroutinefunction, function) or calls_are(inspect.isasyncgenfunction, function):
-            raise TypeError(_ASYNC.format(_name(function)))
+            raise TypeError(_ASYNC.format(name_of(function)))
         return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
 
     def __enter__(self) -> bool:
@@ -391,7 +394,8 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
     __copy__ = __deepcopy__
 
 
-def _name(function: Function) -> str:
+def name_of(function: Function) -> str:
+    """Return how messages name a function."""
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -402,13 +406,15 @@ def _call(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> Any
     if inspect.iscoroutine(result):
         result.close()
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
-        raise TypeError(_ASYNC.format(_name(function)))
+        raise TypeError(_ASYNC.format(name_of(function)))
     if isinstance(result, _RUNS_LATER):
-        raise TypeError(_RETURNS_LATER.format(_name(function), type(result).__name__))
+        raise TypeError(_RETURNS_LATER.format(name_of(function), type(result).__name__))
     return result
 
 
-def _function(calls: DecoratedCalls) -> Function:
+def plain_function(calls: DecoratedCalls) -> Function:
+    """Return a plain function that makes the calls."""
+
     def call(*args: object, **kwargs: object) -> object:
         return calls.begin(args, kwargs)
 
@@ -463,7 +469,7 @@ _ASYNC = (
     "lock would not exclude other tasks of the thread. Use zkconcurrent.aio.synchronized"
 )
 
-_FUNCTION = Kind(_call, _function)
+_FUNCTION = Kind(_call, plain_function)
 _GENERATOR = Kind(_iterate, _generator)
 # A call of a function with one of these flags runs nothing of its body.
 _LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -27,6 +27,7 @@ from ._losses import Lost as Lost
 from ._multilock import MultiLock as MultiLock
 from ._namespace import Namespace as Namespace
 from ._namespace import namespace as namespace
+from ._once_per import once_per as once_per
 from ._queue import Claim as Claim
 from ._queue import DelayQueue as DelayQueue
 from ._queue import LifoQueue as LifoQueue

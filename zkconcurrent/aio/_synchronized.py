@@ -85,7 +85,9 @@ async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: Kw
         return await function(*args, **kwargs)
 
 
-def _coroutine(calls: DecoratedCalls) -> Function:
+def plain_coroutine(calls: DecoratedCalls) -> Function:
+    """Return a coroutine function that makes the calls."""
+
     async def call(*args: object, **kwargs: object) -> object:
         return await calls.begin(args, kwargs)
 
@@ -154,5 +156,5 @@ async def _run(step: Awaitable[object]) -> object:
     return await step
 
 
-_COROUTINE = Kind(_await, _coroutine)
+_COROUTINE = Kind(_await, plain_coroutine)
 _ASYNC_GENERATOR = Kind(_iterate, _async_generator)

@@ -1,0 +1,130 @@
+"""The mark of a job: when, and by whom, it last ran; and whether a call that holds the job's lock is to run it.
+
+The mark is PATH.once: not below PATH, where each child is a contender, and not PATH's own data, as an idle container
+goes. It is written in one `multi` with a check of the writer's node in the queue of the lock. So a client that was
+paused, and has lost the lock, writes none, and its job does not start.
+
+A period is counted from when the calls were made, by the leader's clock. A call may wait for long before its job
+starts: behind a machine that died, or a job that took long. Counted from the starts, the next period's calls would come
+too early, and none would do the work of that period. A call that was made before the mark was written is one of the
+same period, or of one that is over: it skips.
+
+The leader's clock dates only writes. So the mark says how long its call had `waited`: it was made so long before the
+mark's mtime. The next call writes its own node once more: it was made so long before that as it has waited by its own
+clock, which goes on while the process or the machine sleeps. So it does not matter in which session a call holds, nor
+how often it has queued anew. Each wait is measured at the end that makes the distance of two calls shorter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from .._protocol import operations as op
+from .._protocol.operations import Recipe
+from .._protocol.ticket import Ticket
+from .._protocol.told import Told
+from .nodes import foreign_data
+
+
+class Mark(NamedTuple):
+    """A mark that was read; times are the leader's.
+
+    Attributes:
+        called: when the call was made that has written it.
+        written: when it was written.
+        by: the words by which messages name the writer.
+    """
+
+    called: float
+    written: float
+    by: str
+
+    @classmethod
+    def of(cls, path: str, node: op.Node) -> Mark:
+        """Parse a node.
+
+        Raises:
+            ForeignNodeError: it is no mark.
+        """
+        try:
+            waited = json.loads(node.data)["waited"]
+            return cls(node.mtime - waited, node.mtime, Told.by_data(node.data).whole_name("unknown"))
+        except op.MALFORMED:
+            raise foreign_data(path, node.data, "a mark of once_per is JSON with `waited`") from None
+
+
+def take_turn(
+    ticket: Ticket, path: str, seconds: float, waited: Callable[[], float], data: Callable[[], bytes] | None
+) -> Recipe[tuple[bool, Mark | None] | None]:
+    """Return whether the call that holds the lock is to run the job, and the mark; None if the hold is lost.
+
+    Args:
+        ticket: the hold.
+        path: the mark.
+        seconds: how long after the call that has written the mark the next one may run.
+        waited: returns for how long the call has waited.
+        data: returns the data of the mark that a call writes which is to run; None writes none.
+    """
+    try:
+        due, mark = yield from _decide(ticket, path, seconds, waited)
+        if due and data is not None:
+            yield from _write(ticket, path, data())
+        return due, mark
+    except (op.Requeue, op.NoNode):
+        yield op.MarkMissing(ticket)
+        return None
+
+
+def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
+    """Write the mark, exactly once; return whether the lock was held then."""
+    try:
+        yield from _write(ticket, path, data)
+    except (op.Requeue, op.NoNode):
+        yield op.MarkMissing(ticket)
+        return False
+    return True
+
+
+def _decide(
+    ticket: Ticket, path: str, seconds: float, waited: Callable[[], float]
+) -> Recipe[tuple[bool, Mark | None]]:
+    while True:
+        own, node = yield op.Get(ticket.node, ticket), op.Get(path, ticket)
+        if own is None:
+            raise op.NodeGone
+        if node is None:
+            return True, None
+        mark = Mark.of(path, node)
+        if own.czxid < node.mzxid:
+            return False, mark
+        # If the reply is lost, or somebody has just asked the holder to let go, look again.
+        with suppress(op.ConnectionLost, op.BadVersion):
+            touch = op.SetNode(ticket.node, own.data, own.version)
+            _, own = yield op.Multi(ticket, (touch,)), op.Get(ticket.node, ticket)
+            if own is None:
+                raise op.NodeGone
+            called = own.mtime - waited()
+            # A mark of a later time was written before the leader's clock was set back.
+            is_ahead = mark.written > own.mtime + seconds
+            return is_ahead or (called >= mark.written and called - mark.called >= seconds), mark
+
+
+def _write(ticket: Ticket, path: str, data: bytes) -> Recipe[None]:
+    while True:
+        # Behind the `sync`, the data show whether a write has been applied whose reply was lost.
+        _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
+        if node is not None and node.data == data:
+            return
+        change = op.Create(path, data) if node is None else op.SetNode(path, data, node.version)
+        with suppress(op.ConnectionLost, op.NodeExists, op.BadVersion):
+            try:
+                yield op.Multi(ticket, (op.Check(ticket.node), change))
+            except op.NoNode as failed:
+                if not failed.part:
+                    raise
+                # Somebody has just deleted the mark.
+                continue
+            return

@@ -1,0 +1,292 @@
+"""`once_per`: at most one start of a job in each period, on all machines together, whatever dies.
+
+`_recipes/once.py` decides, and tells of the mark. `zkconcurrent run --once-per` uses `Job`, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from .._arguments.limits import check_seconds
+from .._engine.driver import Call
+from .._kazoo.link import KazooClient
+from .._protocol.operations import OutOfReach, Recipe
+from .._protocol.ticket import Ticket
+from .._recipes.once import Mark, take_turn, write
+from .._runtime.clock import boot_clock, in_words
+from .._runtime.identity import of_thread
+from .._runtime.public import ErrorKind, Traceback, public
+from .._runtime.waiting import Steps, wait
+from .base.lock_base import LockBase, core_of
+from .base.lock_core import LockCore
+from .base.node_data import node_data
+from .namespace import Namespace
+from .rlock import RLock
+from .synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, Where, calls_are, name_of, plain_function
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@public
+class LastRun(NamedTuple):
+    """The last run of a job that counts.
+
+    Attributes:
+        at: when it started or, of a run `until_success`, when it had succeeded; by the clock of ZooKeeper's leader.
+        by: who ran it: its thread or task, process, host and label, in words.
+    """
+
+    at: datetime
+    by: str
+
+
+@public
+class Turn(NamedTuple):
+    """What became of one call of a job: it is true if the job is to run, and false if the call skips it.
+
+    Attributes:
+        path: the path of the job.
+        runs: whether the job is to run.
+        last: the last run before; None if there was none.
+    """
+
+    path: str
+    runs: bool
+    last: LastRun | None
+
+    def __bool__(self) -> bool:
+        return self.runs
+
+    def __str__(self) -> str:
+        if self.last is None:
+            return f"runs {self.path} for the first time"
+        last = f"it last ran at {in_words(self.last.at)}, by {self.last.by}"
+        return f"{'runs' if self.runs else 'skips'} {self.path}: {last}"
+
+
+class Job:
+    """One call of a job, from when it was made.
+
+    Its methods return the call to wait for, with its steps, which raise
+
+    * LockLostError: the hold was lost, or ZooKeeper was out of reach for so long that it surely was.
+    * RefusedError: ZooKeeper refuses the mark to this client.
+    * ForeignNodeError: another program's node stands in the mark's place.
+
+    Args:
+        seconds: the length of a period.
+        until_success: the mark tells of the last run that has succeeded; else of the last start.
+        made: when the call was made, by `boot_clock`; now, unless given.
+    """
+
+    def __init__(self, seconds: float, until_success: bool, made: float | None = None) -> None:
+        self._seconds = seconds
+        self.until_success = until_success
+        self._made = boot_clock() if made is None else made
+
+    def take_turn(self, core: LockCore) -> tuple[Call, Steps[Turn]]:
+        """Decide whether the job is to run, with its lock held; write the mark of its start."""
+
+        def recipe(ticket: Ticket, path: str) -> Recipe[tuple[bool, Mark | None] | None]:
+            data = None if self.until_success else functools.partial(self._data, core, ticket)
+            return take_turn(ticket, path, self._seconds, self._waited, data)
+
+        def turn(found: tuple[bool, Mark | None]) -> Turn:
+            runs, mark = found
+            last = None if mark is None else LastRun(datetime.fromtimestamp(mark.written, timezone.utc), mark.by)
+            return Turn(core.path, runs, last)
+
+        return self._call(core, recipe, turn)
+
+    def succeeded(self, core: LockCore) -> tuple[Call, Steps[bool]]:
+        """Write the mark of a success, with the lock held."""
+        return self._call(core, lambda ticket, path: write(ticket, path, self._data(core, ticket)), bool)
+
+    def _waited(self) -> float:
+        return boot_clock() - self._made
+
+    def _data(self, core: LockCore, ticket: Ticket) -> bytes:
+        assert ticket.owner is not None
+        assert ticket.name is not None
+        origin = node_data(ticket.owner, core.label)[:-1]
+        return b'%b, "node": "%b", "waited": %.3f}' % (origin, ticket.name.encode(), self._waited())
+
+    def _call(
+        self, core: LockCore, recipe: Callable[[Ticket, str], Recipe[Any]], then: Callable[[Any], T]
+    ) -> tuple[Call, Steps[T]]:
+        hold = core.must_hold()
+        path = f"{core.path}.once"
+        # As long as the hold may last.
+        call = Call(core.session, path, max_outage=1.0)
+
+        def steps() -> Steps[T]:
+            found = None
+            with contextlib.suppress(OutOfReach):
+                found = yield from call.run(recipe(hold.ticket, path))
+            # Also if the hold was lost since: others may already be in the next period.
+            core.check(hold)
+            if not found:
+                raise core.lost_error(hold)
+            return then(found)
+
+        return call, steps()
+
+
+class JobBlock:
+    """A `with` block that has the lock of a job, and takes a turn of it."""
+
+    def __init__(self, lock: LockBase, seconds: float, until_success: bool) -> None:
+        self._lock = lock
+        self._begin = functools.partial(Job, seconds, until_success)
+
+    def __enter__(self) -> Turn:
+        self._job = self._begin()
+        self._lock.__enter__()
+        try:
+            self._turn = wait(*self._job.take_turn(core_of(self._lock)))
+            return self._turn
+        except BaseException as error:
+            self._lock.__exit__(type(error), error, None)
+            raise
+
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
+        try:
+            if kind is None and self._turn and self._job.until_success:
+                wait(*self._job.succeeded(core_of(self._lock)))
+        except BaseException as error:
+            self._lock.__exit__(type(error), error, None)
+            raise
+        self._lock.__exit__(kind, error, traceback)
+
+
+class OncePer(LockedBy):
+    """The base of both `once_per` decorators."""
+
+    _lock_kind = ()
+    # A block has its turn.
+    _keeps_blocks = True
+
+    def __init__(self, where: Any, path: str, seconds: float, *, until_success: bool = False) -> None:
+        super().__init__(where, path)
+        check_seconds("seconds", seconds)
+        if not seconds >= 0:
+            raise ValueError(f"seconds must be 0 or more: {seconds}")
+        self._seconds, self._until_success = seconds, until_success
+
+    def __reduce__(self) -> tuple[object, ...]:
+        _, arguments = super().__reduce__()
+        how = {"seconds": self._seconds, "until_success": self._until_success}
+        return functools.partial(type(self), **how), arguments
+
+
+@public
+class once_per(OncePer):  # noqa: N801 - as `synchronized`
+    """Start a job at most once in each period, on all machines together, whatever dies: `@once_per(zk, "/jobs/x", 60)`.
+
+    Call the decorated function, or enter the block, wherever and whenever the job is due: the first call of a period
+    runs it, and all others skip it. A decorated function that skips returns None. `with once_per(...) as turn:` gives
+    the `Turn`, which is true if the job is to run, and tells when and by whom it last ran. The calls queue for the
+    lock at `path`, so a job never runs twice at a time.
+
+    The periods are those in which the calls are made, not those in which the job starts. A call skips if the call that
+    ran last was made less than `seconds` before it, or had not yet started the job when this one was made. Say somewhat
+    less than the time between two calls, as these jitter. Only the clock of ZooKeeper's leader counts. It makes no
+    difference how long a call waits, and whether its session expires meanwhile.
+
+    The mark of a start is written before the job starts, while the lock is surely held. A job that raises an exception,
+    or whose process dies, is not made up for until the next period. With `until_success` the mark is written once the
+    job has returned instead, so the next call in line runs a job that has raised, or whose process has died or has lost
+    the lock; this may be one that had done its work.
+
+    `zkconcurrent run --once-per` has the same lock and the same mark. Paths may have fields, which a function's
+    arguments fill, as with `synchronized`: then each path has periods of its own. Generator functions and async
+    functions are refused; for the latter use `aio.once_per`.
+
+    Layout:
+        `<path>` is an `RLock`'s. `<path>.once`, PERSISTENT, is the mark: JSON. Delete it to have the job run again.
+
+    Invariant:
+        The mark is written in one `multi` with a check of the lock's node.
+
+    Cost:
+        That of the lock and, in the first period, 3 reads and a write; later 4 reads and 2 writes of a call that runs,
+        2 to 3 reads and a write of a call that skips. A call that waits is woken once more.
+
+    Args:
+        where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
+            arguments that returns one of these, called for each call.
+        path: the path of the job: absolute for a client, relative for a namespace.
+        seconds: the length of a period; 0 excludes only calls that wait while the job runs, and infinity all later
+            ones.
+        until_success: whether only runs count that have succeeded.
+
+    Raises:
+        TypeError, ValueError: as `synchronized`; or `seconds` is no number, or negative.
+        LockLostError: on a call, or at either end of a block: the lock was lost. If that was before the job started,
+            this call will not start it; its mark may have been written.
+        RefusedError: ZooKeeper refuses the mark to this client: it must read, create and write it.
+        ForeignNodeError: another program's node stands in the place of the mark.
+
+    Source:
+        ShedLock's `lockAtLeastFor`, with a mark for its clock.
+    """
+
+    _namespace = Namespace
+    _rlock = RLock
+    _caller = staticmethod(of_thread)
+
+    def __init__(self, where: Where, path: str, seconds: float, *, until_success: bool = False) -> None:
+        super().__init__(where, path, seconds, until_success=until_success)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:  # type: ignore[override]
+        """Return the function, which then runs if it is its turn, and else returns None."""
+        return self._decorate(function)  # type: ignore[no-any-return]
+
+    def _lock(self, arguments: KwArgs) -> JobBlock:
+        return JobBlock(super()._lock(arguments), self._seconds, self._until_success)
+
+    def _kind(self, function: Function) -> Kind:
+        if any(calls_are(each, function) for each in _LATER):
+            raise TypeError(_RUNS_LATER.format(name_of(function), "an async or a generator function"))
+        return _FUNCTION
+
+    def __enter__(self) -> Turn:
+        block: JobBlock = self._begin_block()
+        try:
+            return block.__enter__()
+        except BaseException:
+            self._end_block()
+            raise
+
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
+        self._end_block().__exit__(kind, error, traceback)
+
+
+def _run(block: JobBlock, function: Function, args: Args, kwargs: KwArgs) -> Any:
+    """Call a function if it is its turn."""
+    with block as turn:
+        if not turn:
+            return None
+        result = function(*args, **kwargs)
+        if isinstance(result, _RESULTS):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(_RUNS_LATER.format(name_of(function), f"one that returns a {type(result).__name__}"))
+        return result
+
+
+_LATER = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
+_RESULTS = types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType, contextlib._GeneratorContextManager
+_RUNS_LATER = (
+    "once_per is for functions that do their work before they return, and {} is {}: decorate the function that has "
+    "that work done; for async functions use zkconcurrent.aio.once_per"
+)
+_FUNCTION = Kind(_run, plain_function)
