@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import time
 from contextlib import suppress
 
 import pytest
-from kazoo.client import KazooClient, TransactionRequest
-from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.security import make_digest_acl
 
-import zkconcurrent
+import zkconcurrent.aio
 from tests.command.conftest import SESSION, Run, end_of
-from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError
 from zkconcurrent._command.holder import _as_command_error
-from zkconcurrent._command.once import Mark
-from zkconcurrent.testing import Server
+from zkconcurrent._runtime.waiting import wait
+from zkconcurrent._threads.base.lock_base import core_of
+from zkconcurrent._threads.once_per import Job
 
 HOUR = 3300
 
@@ -90,90 +92,6 @@ def test_a_success_out_of_reach(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert bool(mark(zk, zk_path)) == back
 
 
-@pytest.mark.fault(330)
-def test_a_late_start(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A run that waited behind a dead machine does not cost the next period its own; older ones skip."""
-    zk, *others = (connect() for _ in range(4))
-    dies, late, behind, following = (zkconcurrent.Lock(client, zk_path) for client in (zk, *others))
-    dies.acquire()
-    queued = in_thread(late.acquire)
-    eventually(lambda: len(children(zk, zk_path)) == 2)
-    passed = time.monotonic() + 0.6
-    eventually(lambda: time.monotonic() > passed)
-    older = in_thread(behind.acquire)
-    eventually(lambda: len(children(zk, zk_path)) == 3)
-    dies.release()
-    queued.result()
-    assert Mark(late.client, zk_path, 0.5, until_success=False).allows(late)
-    late.release()
-    older.result()
-    assert not Mark(behind.client, zk_path, 0.5, until_success=False).allows(behind)
-    behind.release()
-    with following:
-        assert Mark(following.client, zk_path, 0.5, until_success=False).allows(following)
-
-
-@pytest.mark.fault(330)
-def test_a_long_job(connect: Connect, zk_path: str) -> None:
-    """A job that takes most of the period, and then succeeds, runs again in the next period."""
-    first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
-    with first:
-        mark = Mark(first.client, zk_path, 0.5, until_success=True)
-        assert mark.allows(first)
-        passed = time.monotonic() + 0.6
-        eventually(lambda: time.monotonic() > passed)
-        mark.succeeded(first)
-    with second:
-        assert Mark(second.client, zk_path, 0.5, until_success=True).allows(second)
-
-
-@pytest.mark.fault(430)
-@pytest.mark.parametrize("late", [False, True], ids=["behind the job", "behind a late job"])
-def test_a_run_that_queues_again(
-    connect: Connect, zookeeper: Server, zk_path: str, late: bool, in_thread: InThread
-) -> None:
-    """A run whose session expires while it waits skips, as if it had stayed in its place."""
-    first, second = zkconcurrent.Lock(connect(), zk_path), zkconcurrent.Lock(connect(), zk_path)
-    period = 0.4
-    first.acquire()
-    began = time.monotonic()
-    ran = Mark(first.client, zk_path, period, until_success=False)
-    if late:
-        eventually(lambda: time.monotonic() > began + period)
-    mark = Mark(second.client, zk_path, period, until_success=False)
-    queued = in_thread(second.acquire)
-    eventually(lambda: len(children(first.client, zk_path)) == 2)
-    before = children(first.client, zk_path)
-    assert ran.allows(first)
-    if not late:
-        eventually(lambda: time.monotonic() > began + period)
-    zookeeper.expire(second.client)
-    eventually(lambda: len(now := children(first.client, zk_path)) == 2 and now != before)
-    first.release()
-    queued.result()
-    assert not mark.allows(second)
-    second.release()
-    with first:
-        runs = Mark(first.client, zk_path, period, until_success=False)
-        assert runs.allows(first)
-
-
-@pytest.mark.parametrize(
-    ("data", "runs"),
-    [
-        (f'{{"queued": {int(1000 * (time.time() + ahead))}}}', runs)
-        for ahead, runs in ((2 * HOUR, True), (HOUR / 2, False))
-    ]
-    + [(text, False) for text in ("", "{", "[]", '{"queued": "x"}', "[" * 100_000)],
-    ids=["far ahead", "ahead", "empty", "cut", "list", "text", "deep"],
-)
-def test_a_mark_of_another_clock(zk: KazooClient, zk_path: str, data: str, runs: bool) -> None:
-    """A mark that is later by more than the period is of a clock that was set back; one made by hand counts as new."""
-    zk.create(f"{zk_path}.once", data.encode(), makepath=True)
-    with (lock := zkconcurrent.Lock(zk, zk_path)):
-        assert Mark(zk, zk_path, HOUR, until_success=False).allows(lock) is runs
-
-
 @pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])
 def test_the_reply_to_the_mark_is_lost(run: Run, zk: KazooClient, zk_path: str, proxy: Proxy, lost: str) -> None:
     """If the connection drops as the mark is written, it is written once, and the job runs once."""
@@ -209,29 +127,6 @@ def test_a_mark_that_takes_long(run: Run, zk: KazooClient, zk_path: str, proxy: 
     assert end_of(process) == (0, "ran\n", "")
 
 
-@pytest.mark.fault(304)
-def test_a_follower_that_lags(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the reply is lost, and the next server does not show the mark yet, the write counts all the same."""
-    mark = Mark(zk, zk_path, HOUR, until_success=False)
-    commit, shown = TransactionRequest.commit, iter([False])
-
-    def lose_the_reply(transaction: TransactionRequest) -> list[object]:
-        results = commit(transaction)
-        if transaction.operations[-1].path.endswith(".once") and not isinstance(results[-1], Exception):
-            raise ConnectionLoss
-        return results
-
-    is_written = mark._is_written
-    monkeypatch.setattr(TransactionRequest, "commit", lose_the_reply)
-    monkeypatch.setattr(mark, "_is_written", lambda data: next(shown, is_written(data)))
-    # The next attempt sees no mark either, and so tries to create it.
-    exists, seen = zk.exists, iter([None, None])
-    monkeypatch.setattr(zk, "exists", lambda path: next(seen, None) if path.endswith(".once") else exists(path))
-    with (lock := zkconcurrent.Lock(zk, zk_path)):
-        assert mark.allows(lock)
-    assert zk.get(f"{zk_path}.once")[1].version == 0
-
-
 def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> None:
     """A success after the lock was lost does not count: 76, and no mark."""
     options = ["--once-per", HOUR, "--until-success", zk_path, "--"]
@@ -246,14 +141,43 @@ def test_a_lost_lock_marks_nothing(run: Run, zk: KazooClient, zk_path: str) -> N
 
 def test_a_loss_noticed_at_the_mark(zk: KazooClient, zk_path: str) -> None:
     """If the thread that writes the mark is the first to notice the loss, the end is 76, as for any other loss."""
-    lock = zkconcurrent.Lock(zk, zk_path)
+    lock = zkconcurrent.RLock(zk, zk_path)
     lock.acquire()
-    lost = lock.lost
     zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
-    eventually(lost.is_set)
     with pytest.raises(LockLostError) as noticed:
-        Mark(zk, zk_path, HOUR, until_success=True).succeeded(lock)
-    ends = _as_command_error(noticed.value)
-    assert ends.code == 76
+        wait(*Job(HOUR, until_success=True).succeeded(core_of(lock)))
+    assert _as_command_error(noticed.value).code == 76
     with pytest.raises(LockLostError):
         lock.release()
+
+
+def test_the_same_job(run: Run, zk: KazooClient, zk_path: str) -> None:
+    """The command, threads and tasks go by one mark, which tells each of them who ran last."""
+    ran: list[str] = []
+
+    async def of_tasks() -> zkconcurrent.Turn:
+        async with zkconcurrent.aio.once_per(zk, zk_path, HOUR) as turn:
+            return turn
+
+    job = zkconcurrent.once_per(zk, zk_path, HOUR)(lambda: ran.append("thread"))
+    command = run("--once-per", HOUR, zk_path, "--", "echo", "ran")
+    assert end_of(command)[1] == "ran\n"
+    with zkconcurrent.once_per(zk, zk_path, HOUR) as turn:
+        assert not turn
+    assert turn == asyncio.run(of_tasks())
+    assert turn.last is not None
+    assert f"'zkconcurrent run echo' of process {command.pid} on host" in turn.last.by
+    zk.delete(f"{zk_path}.once")
+    job()
+    assert end_of(run("--once-per", HOUR, "--skip-code", 9, zk_path, "--", "echo", "ran"))[0] == 9
+    assert ran == ["thread"]
+
+
+@pytest.mark.parametrize("why", ["foreign", "refused"])
+def test_what_is_no_mark(run: Run, zk: KazooClient, zk_path: str, why: str) -> None:
+    """Where another program's node, or one that is hidden from this client, is in its place, the end names the mark."""
+    acl = None if why == "foreign" else [make_digest_acl("me", "secret", all=True)]
+    zk.create(f"{zk_path}.once", b"7 set", makepath=True, acl=acl)
+    code, out, err = end_of(run("--once-per", HOUR, zk_path, "--", "echo", "ran"))
+    assert (code, out) == (78 if why == "foreign" else 77, "")
+    assert f"{zk_path}.once" in err

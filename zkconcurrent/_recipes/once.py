@@ -92,7 +92,7 @@ def _decide(
     ticket: Ticket, path: str, seconds: float, waited: Callable[[], float]
 ) -> Recipe[tuple[bool, Mark | None]]:
     while True:
-        own, node = yield op.Get(ticket.node, ticket), op.Get(path, ticket)
+        _, own, node = yield op.Sync(path, ticket), op.Get(ticket.node, ticket), op.Get(path, ticket)
         if own is None:
             raise op.NodeGone
         if node is None:
