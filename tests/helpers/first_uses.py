@@ -52,6 +52,13 @@ def _decorate(client: Any) -> None:
     zkconcurrent.synchronized(client, "/users/{user}")(lambda user: user)(7)
 
 
+def _skip(client: Any) -> None:
+    for runs in (True, False):
+        with zkconcurrent.once_per(client, "/jobs/daily", 3600) as turn:
+            assert turn.runs == runs
+            str(turn)
+
+
 def _name(client: Any) -> None:
     for names in (zkconcurrent.namespace(client, "/names"), zkconcurrent.namespace("local")):
         with names.RLock("one"):
@@ -87,6 +94,7 @@ OTHERS: dict[str, Callable[[Any], object]] = {
     "dump_on_signal": _dump,
     "inspect": _hold,
     "namespace": _name,
+    "once_per": _skip,
     "synchronized": _decorate,
     **dict.fromkeys(("BYTES", "JSON", "TEXT"), _decode),
 }

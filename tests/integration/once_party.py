@@ -26,14 +26,14 @@ def main(hosts: str, session: str, path: str, seconds: str, stage: str, done: st
             say(name)
             sys.stdin.readline()
 
-    write = once._write
+    write = once.write
 
     def staged(*arguments: Any) -> Recipe[None]:
         reach("marking")
         yield from write(*arguments)
         reach("marked")
 
-    once._write = staged
+    once.write = staged
 
     @once_per(zk, path, float(seconds), until_success=bool(done))
     def job() -> str:

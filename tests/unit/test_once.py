@@ -23,7 +23,7 @@ from zkconcurrent._protocol.operations import (
     SetNode,
 )
 from zkconcurrent._protocol.ticket import Ticket
-from zkconcurrent._recipes.once import take_turn, write
+from zkconcurrent._recipes.once import take_turn, while_held, write
 
 PATH, HOUR = "/job.once", 3600.0
 
@@ -148,11 +148,13 @@ def test_the_mark_is_deleted_meanwhile() -> None:
 @pytest.mark.parametrize("failure", [NoNode, SessionExpired, NodeGone])
 def test_a_hold_that_is_gone(failure: type[Failure]) -> None:
     """If the lock's node is gone as the mark is written, nothing is: the hold is lost."""
-    for steps, reads in (
+    ticket = held()
+    for recipe, reads in (
         (take_turn(held(), PATH, HOUR, lambda: 0.0, lambda: b"mark"), [(None, own(), None), (None, None)]),
         (take_turn(held(), PATH, HOUR, lambda: 0.0, None), [(None, own(), mark(at=0.0, waited=0.0))]),
         (write(held(), PATH, b"mark"), [(None, None)]),
     ):
+        steps: Any = while_held(ticket, recipe)
         next(steps)
         for read in reads:
             sent(steps, read)

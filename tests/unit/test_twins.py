@@ -56,6 +56,7 @@ MORE = {
 OTHERS: dict[str, Callable[[Any, KazooClient], Any]] = {
     "Namespace": lambda package, client: package.namespace(client, "/twin"),
     "synchronized": lambda package, client: package.synchronized(client, "/twin"),
+    "once_per": lambda package, client: package.once_per(client, "/twin", 1),
 }
 
 
@@ -102,7 +103,7 @@ def test_parameters(name: str) -> None:
     assert missing == {method: set(MISSING.get(f"{name}.{method}", {})) for method in methods(name)}
 
 
-@pytest.mark.parametrize("name", [name for name in TWINS if name != "synchronized"])
+@pytest.mark.parametrize("name", [name for name in TWINS if name not in ("synchronized", "once_per")])
 def test_texts(name: str) -> None:
     """The repr is the twin's, with the name of `aio`; neither is pickled, and both say the same of it."""
     theirs, ours = make(zkconcurrent, name), make(aio, name)

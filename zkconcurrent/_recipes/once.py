@@ -20,13 +20,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .._protocol.told import Told
 from .nodes import foreign_data
+
+T = TypeVar("T")
 
 
 class Mark(NamedTuple):
@@ -56,10 +58,19 @@ class Mark(NamedTuple):
             raise foreign_data(path, node.data, "a mark of once_per is JSON with `waited`") from None
 
 
+def while_held(ticket: Ticket, steps: Recipe[T]) -> Recipe[T | None]:
+    """Run `take_turn` or `write`; return None if the hold is lost."""
+    try:
+        return (yield from steps)
+    except (op.Requeue, op.NoNode):
+        yield op.MarkMissing(ticket)
+        return None
+
+
 def take_turn(
     ticket: Ticket, path: str, seconds: float, waited: Callable[[], float], data: Callable[[], bytes] | None
-) -> Recipe[tuple[bool, Mark | None] | None]:
-    """Return whether the call that holds the lock is to run the job, and the mark; None if the hold is lost.
+) -> Recipe[tuple[bool, Mark | None]]:
+    """Return whether the call that holds the lock is to run the job, and the mark that it has found.
 
     Args:
         ticket: the hold.
@@ -68,29 +79,13 @@ def take_turn(
         waited: returns for how long the call has waited.
         data: returns the data of the mark that a call writes which is to run; None writes none.
     """
-    try:
-        due, mark = yield from _decide(ticket, path, seconds, waited)
-        if due and data is not None:
-            yield from _write(ticket, path, data())
-        return due, mark
-    except (op.Requeue, op.NoNode):
-        yield op.MarkMissing(ticket)
-        return None
+    due, mark = yield from _decide(ticket, path, seconds, waited)
+    if due and data is not None:
+        yield from write(ticket, path, data())
+    return due, mark
 
 
-def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
-    """Write the mark, exactly once; return whether the lock was held then."""
-    try:
-        yield from _write(ticket, path, data)
-    except (op.Requeue, op.NoNode):
-        yield op.MarkMissing(ticket)
-        return False
-    return True
-
-
-def _decide(
-    ticket: Ticket, path: str, seconds: float, waited: Callable[[], float]
-) -> Recipe[tuple[bool, Mark | None]]:
+def _decide(ticket: Ticket, path: str, seconds: float, waited: Callable[[], float]) -> Recipe[tuple[bool, Mark | None]]:
     while True:
         _, own, node = yield op.Sync(path, ticket), op.Get(ticket.node, ticket), op.Get(path, ticket)
         if own is None:
@@ -112,12 +107,13 @@ def _decide(
             return is_ahead or (called >= mark.written and called - mark.called >= seconds), mark
 
 
-def _write(ticket: Ticket, path: str, data: bytes) -> Recipe[None]:
+def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
+    """Write the mark, exactly once, while the lock is held."""
     while True:
         # Behind the `sync`, the data show whether a write has been applied whose reply was lost.
         _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
         if node is not None and node.data == data:
-            return
+            return True
         change = op.Create(path, data) if node is None else op.SetNode(path, data, node.version)
         with suppress(op.ConnectionLost, op.NodeExists, op.BadVersion):
             try:
@@ -127,4 +123,4 @@ def _write(ticket: Ticket, path: str, data: bytes) -> Recipe[None]:
                     raise
                 # Somebody has just deleted the mark.
                 continue
-            return
+            return True

@@ -5,30 +5,36 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import inspect
-import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
 from .._engine.driver import Call
-from .._kazoo.link import KazooClient
+from .._engine.holds import Hold
 from .._protocol.operations import OutOfReach, Recipe
-from .._protocol.ticket import Ticket
-from .._recipes.once import Mark, take_turn, write
+from .._recipes.once import Mark, take_turn, while_held, write
 from .._runtime.clock import boot_clock, in_words
-from .._runtime.identity import of_thread
-from .._runtime.public import ErrorKind, Traceback, public
+from .._runtime.public import public
 from .._runtime.waiting import Steps, wait
 from .base.lock_base import LockBase, core_of
 from .base.lock_core import LockCore
 from .base.node_data import node_data
-from .namespace import Namespace
-from .rlock import RLock
-from .synchronized import Args, DecoratedCalls, Function, Kind, KwArgs, LockedBy, Where, calls_are, name_of, plain_function
+from .synchronized import (
+    Args,
+    Function,
+    Kind,
+    KwArgs,
+    LockedBy,
+    LockedByThread,
+    Where,
+    calls_are,
+    name_of,
+    plain_function,
+)
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -95,83 +101,60 @@ class Job:
     def take_turn(self, core: LockCore) -> tuple[Call, Steps[Turn]]:
         """Decide whether the job is to run, with its lock held; write the mark of its start."""
 
-        def recipe(ticket: Ticket, path: str) -> Recipe[tuple[bool, Mark | None] | None]:
-            data = None if self.until_success else functools.partial(self._data, core, ticket)
-            return take_turn(ticket, path, self._seconds, self._waited, data)
-
         def turn(found: tuple[bool, Mark | None]) -> Turn:
             runs, mark = found
             last = None if mark is None else LastRun(datetime.fromtimestamp(mark.written, timezone.utc), mark.by)
             return Turn(core.path, runs, last)
 
-        return self._call(core, recipe, turn)
+        hold, path = core.must_hold(), f"{core.path}.once"
+        data = None if self.until_success else partial(self._data, core, hold)
+        return self._call(core, hold, path, take_turn(hold.ticket, path, self._seconds, self._waited, data), turn)
 
     def succeeded(self, core: LockCore) -> tuple[Call, Steps[bool]]:
         """Write the mark of a success, with the lock held."""
-        return self._call(core, lambda ticket, path: write(ticket, path, self._data(core, ticket)), bool)
+        hold, path = core.must_hold(), f"{core.path}.once"
+        return self._call(core, hold, path, write(hold.ticket, path, self._data(core, hold)), bool)
 
     def _waited(self) -> float:
         return boot_clock() - self._made
 
-    def _data(self, core: LockCore, ticket: Ticket) -> bytes:
-        assert ticket.owner is not None
-        assert ticket.name is not None
-        origin = node_data(ticket.owner, core.label)[:-1]
-        return b'%b, "node": "%b", "waited": %.3f}' % (origin, ticket.name.encode(), self._waited())
+    def _data(self, core: LockCore, hold: Hold) -> bytes:
+        name = hold.ticket.node.rpartition("/")[2].encode()
+        return b'%b, "node": "%b", "waited": %.3f}' % (node_data(hold.owner, core.label)[:-1], name, self._waited())
 
     def _call(
-        self, core: LockCore, recipe: Callable[[Ticket, str], Recipe[Any]], then: Callable[[Any], T]
-    ) -> tuple[Call, Steps[T]]:
-        hold = core.must_hold()
-        path = f"{core.path}.once"
-        # As long as the hold may last.
+        self, core: LockCore, hold: Hold, path: str, recipe: Recipe[T], then: Callable[[T], R]
+    ) -> tuple[Call, Steps[R]]:
+        # An outage that is longer than the hold may last ends it.
         call = Call(core.session, path, max_outage=1.0)
 
-        def steps() -> Steps[T]:
+        def steps() -> Steps[R]:
             found = None
-            with contextlib.suppress(OutOfReach):
-                found = yield from call.run(recipe(hold.ticket, path))
+            with suppress(OutOfReach):
+                found = yield from call.run(while_held(hold.ticket, recipe))
             # Also if the hold was lost since: others may already be in the next period.
             core.check(hold)
-            if not found:
+            if found is None:
                 raise core.lost_error(hold)
             return then(found)
 
         return call, steps()
 
 
-class JobBlock:
-    """A `with` block that has the lock of a job, and takes a turn of it."""
-
-    def __init__(self, lock: LockBase, seconds: float, until_success: bool) -> None:
-        self._lock = lock
-        self._begin = functools.partial(Job, seconds, until_success)
-
-    def __enter__(self) -> Turn:
-        self._job = self._begin()
-        self._lock.__enter__()
-        try:
-            self._turn = wait(*self._job.take_turn(core_of(self._lock)))
-            return self._turn
-        except BaseException as error:
-            self._lock.__exit__(type(error), error, None)
-            raise
-
-    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        try:
-            if kind is None and self._turn and self._job.until_success:
-                wait(*self._job.succeeded(core_of(self._lock)))
-        except BaseException as error:
-            self._lock.__exit__(type(error), error, None)
-            raise
-        self._lock.__exit__(kind, error, traceback)
+@contextmanager
+def _taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
+    """Hold the lock of a job, take a turn of it, and note its success."""
+    with lock:
+        turn = wait(*job.take_turn(core_of(lock)))
+        yield turn
+        if turn and job.until_success:
+            wait(*job.succeeded(core_of(lock)))
 
 
-class OncePer(LockedBy):
-    """The base of both `once_per` decorators."""
+class Periods(LockedBy):
+    """What `once_per` decorators of threads and tasks share."""
 
     _lock_kind = ()
-    # A block has its turn.
     _keeps_blocks = True
 
     def __init__(self, where: Any, path: str, seconds: float, *, until_success: bool = False) -> None:
@@ -183,12 +166,14 @@ class OncePer(LockedBy):
 
     def __reduce__(self) -> tuple[object, ...]:
         _, arguments = super().__reduce__()
-        how = {"seconds": self._seconds, "until_success": self._until_success}
-        return functools.partial(type(self), **how), arguments
+        return partial(type(self), seconds=self._seconds, until_success=self._until_success), arguments
+
+    def _job(self) -> Job:
+        return Job(self._seconds, self._until_success)
 
 
 @public
-class once_per(OncePer):  # noqa: N801 - as `synchronized`
+class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
     """Start a job at most once in each period, on all machines together, whatever dies: `@once_per(zk, "/jobs/x", 60)`.
 
     Call the decorated function, or enter the block, wherever and whenever the job is due: the first call of a period
@@ -239,10 +224,6 @@ class once_per(OncePer):  # noqa: N801 - as `synchronized`
         ShedLock's `lockAtLeastFor`, with a mark for its clock.
     """
 
-    _namespace = Namespace
-    _rlock = RLock
-    _caller = staticmethod(of_thread)
-
     def __init__(self, where: Where, path: str, seconds: float, *, until_success: bool = False) -> None:
         super().__init__(where, path, seconds, until_success=until_success)
 
@@ -250,43 +231,26 @@ class once_per(OncePer):  # noqa: N801 - as `synchronized`
         """Return the function, which then runs if it is its turn, and else returns None."""
         return self._decorate(function)  # type: ignore[no-any-return]
 
-    def _lock(self, arguments: KwArgs) -> JobBlock:
-        return JobBlock(super()._lock(arguments), self._seconds, self._until_success)
+    def _lock(self, arguments: KwArgs) -> AbstractContextManager[Turn]:
+        return _taking_turn(self._job(), super()._lock(arguments))
 
     def _kind(self, function: Function) -> Kind:
-        if any(calls_are(each, function) for each in _LATER):
-            raise TypeError(_RUNS_LATER.format(name_of(function), "an async or a generator function"))
+        if any(calls_are(each, function) for each in _RUN_LATER):
+            raise TypeError(
+                f"once_per is for functions that do all their work in the call, and {name_of(function)} is async or a "
+                "generator function: use zkconcurrent.aio.once_per, or decorate the function that uses the generator up"
+            )
         return _FUNCTION
 
     def __enter__(self) -> Turn:
-        block: JobBlock = self._begin_block()
-        try:
-            return block.__enter__()
-        except BaseException:
-            self._end_block()
-            raise
-
-    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        self._end_block().__exit__(kind, error, traceback)
+        return super().__enter__()  # type: ignore[no-any-return]
 
 
-def _run(block: JobBlock, function: Function, args: Args, kwargs: KwArgs) -> Any:
+def _run(block: AbstractContextManager[Turn], function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Call a function if it is its turn."""
     with block as turn:
-        if not turn:
-            return None
-        result = function(*args, **kwargs)
-        if isinstance(result, _RESULTS):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError(_RUNS_LATER.format(name_of(function), f"one that returns a {type(result).__name__}"))
-        return result
+        return function(*args, **kwargs) if turn else None
 
 
-_LATER = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
-_RESULTS = types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType, contextlib._GeneratorContextManager
-_RUNS_LATER = (
-    "once_per is for functions that do their work before they return, and {} is {}: decorate the function that has "
-    "that work done; for async functions use zkconcurrent.aio.once_per"
-)
+_RUN_LATER = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
 _FUNCTION = Kind(_run, plain_function)

@@ -237,8 +237,27 @@ class LockedBy(ABC):
         """
 
 
+class LockedByThread(LockedBy):
+    """The blocks of `synchronized` and `once_per`."""
+
+    _namespace = Namespace
+    _rlock = RLock
+    _caller = staticmethod(of_thread)
+
+    def __enter__(self) -> Any:
+        lock = self._begin_block()
+        try:
+            return lock.__enter__()
+        except BaseException:
+            self._end_block()
+            raise
+
+    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
+        self._end_block().__exit__(kind, error, traceback)
+
+
 @public
-class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
+class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     """Decorate a function so that each call holds a lock: `@synchronized(zk, "/users/{user.id}")`.
 
     The lock is the `RLock` at the path, so functions with the same path may call each other. Fields are those of
@@ -290,10 +309,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         during the call that makes the generator.
     """
 
-    _namespace = Namespace
-    _rlock = RLock
     _lock_kind = LockLike
-    _caller = staticmethod(of_thread)
 
     def __init__(self, where: Where | LockLike, path: str | None = None, *, wait_release: bool = True) -> None:
         super().__init__(where, path)
@@ -315,16 +331,8 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return _GENERATOR if calls_are(inspect.isgeneratorfunction, function) else _FUNCTION
 
     def __enter__(self) -> bool:
-        lock = self._begin_block()
-        try:
-            lock.__enter__()
-        except BaseException:
-            self._end_block()
-            raise
+        super().__enter__()
         return True
-
-    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        self._end_block().__exit__(kind, error, traceback)
 
 
 def _of_plain(name: str) -> Any:

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
-from .._runtime.identity import of_caller
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import wait_async
-from .._threads.once_per import Job, OncePer, Turn
+from .._threads.once_per import Job, Periods, Turn
 from .._threads.synchronized import Args, Function, Kind, KwArgs, calls_are, name_of
-from ._namespace import Namespace
 from ._rlock import RLock
-from ._synchronized import Where, plain_coroutine
+from ._synchronized import LockedByTask, Where, plain_coroutine
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class JobBlock:
-    """An `async with` block that has the lock of a job, and takes a turn of it."""
+    """An `async with` block that holds the lock of a job, takes a turn of it, and notes its success.
 
-    def __init__(self, lock: RLock, seconds: float, until_success: bool) -> None:
-        self._lock = lock
-        self._begin = functools.partial(Job, seconds, until_success)
+    It is no async generator, which the event loop would close beside the block as it ends.
+    """
+
+    def __init__(self, job: Job, lock: RLock) -> None:
+        self._job, self._lock = job, lock
+        (self._core,) = lock._lock_cores()
 
     async def __aenter__(self) -> Turn:
-        self._job = self._begin()
         await self._lock.__aenter__()
         try:
-            self._turn = await wait_async(*self._job.take_turn(*self._lock._lock_cores()))
+            self._turn = await wait_async(*self._job.take_turn(self._core))
             return self._turn
         except BaseException as error:
             await self._lock.__aexit__(type(error), error, None)
@@ -40,15 +39,15 @@ class JobBlock:
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         try:
             if kind is None and self._turn and self._job.until_success:
-                await wait_async(*self._job.succeeded(*self._lock._lock_cores()))
-        except BaseException as error:
-            await self._lock.__aexit__(type(error), error, None)
+                await wait_async(*self._job.succeeded(self._core))
+        except BaseException as failed:
+            await self._lock.__aexit__(type(failed), failed, None)
             raise
         await self._lock.__aexit__(kind, error, traceback)
 
 
 @public
-class once_per(OncePer):  # noqa: N801 - as `synchronized`
+class once_per(Periods, LockedByTask):  # noqa: N801 - as `synchronized`
     """Start a job at most once in each period, on all machines together: `@aio.once_per(zk, "/jobs/hourly", 3300)`.
 
     It is `zkconcurrent.once_per` for coroutine functions, and `async with aio.once_per(...) as turn:` is a block. The
@@ -68,10 +67,6 @@ class once_per(OncePer):  # noqa: N801 - as `synchronized`
         As `zkconcurrent.once_per`.
     """
 
-    _namespace = Namespace
-    _rlock = RLock
-    _caller = staticmethod(of_caller)
-
     def __init__(self, where: Where, path: str, seconds: float, *, until_success: bool = False) -> None:
         super().__init__(where, path, seconds, until_success=until_success)
 
@@ -82,7 +77,7 @@ class once_per(OncePer):  # noqa: N801 - as `synchronized`
         return self._decorate(function)  # type: ignore[no-any-return]
 
     def _lock(self, arguments: KwArgs) -> JobBlock:
-        return JobBlock(super()._lock(arguments), self._seconds, self._until_success)
+        return JobBlock(self._job(), super()._lock(arguments))
 
     def _kind(self, function: Function) -> Kind:
         if not calls_are(inspect.iscoroutinefunction, function):
@@ -93,15 +88,7 @@ class once_per(OncePer):  # noqa: N801 - as `synchronized`
         return _COROUTINE
 
     async def __aenter__(self) -> Turn:
-        block: JobBlock = self._begin_block()
-        try:
-            return await block.__aenter__()
-        except BaseException:
-            self._end_block()
-            raise
-
-    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        await self._end_block().__aexit__(kind, error, traceback)
+        return await super().__aenter__()  # type: ignore[no-any-return]
 
 
 async def _run(block: JobBlock, function: Function, args: Args, kwargs: KwArgs) -> object:

@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .._kazoo.link import KazooClient
 from .._runtime.identity import of_caller
@@ -21,8 +21,27 @@ Where: TypeAlias = KazooClient | Namespace | Callable[[], KazooClient | Namespac
 ReleasesAtEnd: TypeAlias = AbstractAsyncContextManager[object, bool | None]
 
 
+class LockedByTask(LockedBy):
+    """The blocks of `synchronized` and `once_per`."""
+
+    _namespace = Namespace
+    _rlock = RLock
+    _caller = staticmethod(of_caller)
+
+    async def __aenter__(self) -> Any:
+        lock = self._begin_block()
+        try:
+            return await lock.__aenter__()
+        except BaseException:
+            self._end_block()
+            raise
+
+    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
+        await self._end_block().__aexit__(kind, error, traceback)
+
+
 @public
-class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
+class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
     """Decorate an `async def` so that each call holds a lock: `@aio.synchronized(zk, "/users/{user.id}")`.
 
     Templates, values and paths are those of `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
@@ -49,10 +68,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         `wrapt.synchronized`.
     """
 
-    _namespace = Namespace
-    _rlock = RLock
     _lock_kind = AbstractAsyncContextManager
-    _caller = staticmethod(of_caller)
 
     def __init__(self, where: Where | ReleasesAtEnd, path: str | None = None) -> None:
         super().__init__(where, path)
@@ -68,15 +84,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         return _COROUTINE
 
     async def __aenter__(self) -> None:
-        lock = self._begin_block()
-        try:
-            await lock.__aenter__()
-        except BaseException:
-            self._end_block()
-            raise
-
-    async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        await self._end_block().__aexit__(kind, error, traceback)
+        await super().__aenter__()
 
 
 async def _await(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> object:
