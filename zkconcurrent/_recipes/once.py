@@ -98,13 +98,15 @@ def _decide(ticket: Ticket, path: str, seconds: float, waited: Callable[[], floa
         # If the reply is lost, or somebody has just asked the holder to let go, look again.
         with suppress(op.ConnectionLost, op.BadVersion):
             touch = op.SetNode(ticket.node, own.data, own.version)
+            before = waited()
             _, own = yield op.Multi(ticket, (touch,)), op.Get(ticket.node, ticket)
             if own is None:
                 raise op.NodeGone
-            called = own.mtime - waited()
+            # It was called between the two.
+            first, last = own.mtime - waited(), own.mtime - before
             # A mark of a later time was written before the leader's clock was set back.
             is_ahead = mark.written > own.mtime + seconds
-            return is_ahead or (called >= mark.written and called - mark.called >= seconds), mark
+            return is_ahead or (last >= mark.written and first - mark.called >= seconds), mark
 
 
 def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
