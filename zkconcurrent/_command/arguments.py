@@ -137,7 +137,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--once-per",
         type=_seconds,
         metavar="SEC",
-        help="skip if the last run, on any machine, queued less than that before",
+        help="skip if the last run, on any machine, was called less than that before",
     )
     run.add_argument("--until-success", action="store_true", help="with --once-per, only a run with exit code 0 counts")
     run.add_argument("--skip-code", type=_code, default=0, metavar="CODE", help="the exit code of a skip: 0")
