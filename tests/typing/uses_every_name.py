@@ -311,6 +311,27 @@ def decorated(zk: zkconcurrent.Client, threads: Namespace) -> None:
     alone()
 
 
+def jobs(zk: zkconcurrent.Client, threads: Namespace) -> None:
+    """Use `once_per`: a call that skips returns None."""
+
+    @zkconcurrent.once_per(zk, "/jobs/{city}", 3300)
+    def report(city: str, n: int = 1) -> str:
+        return city * n
+
+    class Account:
+        @zkconcurrent.once_per(lambda: threads, "accounts", float("inf"), until_success=True)
+        def method(self, amount: int) -> int:
+            return amount
+
+    said: str | None = report("Graz", n=2)
+    number: int | None = Account().method(1)
+    with zkconcurrent.once_per(threads, "jobs/daily", 86000.0) as turn:
+        taken: zkconcurrent.Turn = turn
+        if not turn and turn.last:
+            last: zkconcurrent.LastRun = turn.last
+            told: tuple[str, datetime.datetime] = (last.by, last.at)
+
+
 def errors(zk: zkconcurrent.Client) -> str:
     """Handle each error."""
     try:

@@ -268,6 +268,18 @@ async def decorated(zk: zkconcurrent.Client, tasks: Namespace) -> None:
     await alone()
 
 
+async def jobs(zk: zkconcurrent.Client, tasks: Namespace) -> None:
+    """Use `once_per`: a call that skips returns None."""
+
+    @aio.once_per(zk, "/jobs/{city}", 3300)
+    async def report(city: str) -> str:
+        return city
+
+    said: str | None = await report("Graz")
+    async with aio.once_per(tasks, "jobs/daily", 86000.0, until_success=True) as turn:
+        taken: zkconcurrent.Turn = turn
+
+
 async def main() -> None:
     """Open a client and do it all."""
     async with aio.connect("zk://host1,host2/app?timeout=10", start_timeout=5.0, read_only=False) as zk:

@@ -91,6 +91,18 @@ number: int = pay(1)  # type: ignore[assignment]
 synchronized(zk, 1)  # type: ignore[arg-type]
 synchronized(zk, "/app/lock")(7)  # type: ignore[type-var]
 
+
+@zkconcurrent.once_per(zk, "/jobs/{user}", 3300)
+def settle(user: int) -> str:
+    """Settle."""
+    return str(user)
+
+
+settle("x")  # type: ignore[arg-type]
+settled: str = settle(1)  # type: ignore[assignment]
+zkconcurrent.once_per(zk, "/jobs/daily")  # type: ignore[call-arg]
+aio.once_per(zk, "/jobs/daily", 3300)(settle)  # type: ignore[arg-type]
+
 with aio.Lock(zk, "/app/lock"):  # type: ignore[attr-defined]
     pass
 aio.Lock(zk)  # type: ignore[call-arg]

@@ -202,8 +202,8 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
         The mark is written in one `multi` with a check of the lock's node.
 
     Cost:
-        That of the lock and, in the first period, 3 reads and a write; later 4 reads and 2 writes of a call that runs,
-        2 to 3 reads and a write of a call that skips. A call that waits is woken once more.
+        That of the lock. For the mark, the first run takes three round trips, each later one four, and a skip one or
+        two. A call that waits is woken once more.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
