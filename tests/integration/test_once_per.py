@@ -154,9 +154,7 @@ def test_a_call_that_queues_anew(connect: Connect, zookeeper: Server, zk_path: s
 
 
 @pytest.mark.fault(430)
-def test_a_call_that_waits_for_the_connection(
-    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
+def test_a_call_made_during_an_outage(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A call made while ZooKeeper was out of reach counts from then: it skips what others ran meanwhile."""
     zk, far = connect(), connect(hosts=proxy.hosts)
     proxy.refuse()

@@ -21,7 +21,7 @@ import wrapt
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent import aio, synchronized
+from zkconcurrent import aio, once_per, synchronized
 from zkconcurrent._client.connect import Client, prepare
 
 local = zkconcurrent.namespace("local")
@@ -394,6 +394,7 @@ def test_what_goes_along() -> None:
         synchronized(lock),
         synchronized(opened, "/x/{n}"),
         synchronized(names, "x"),
+        once_per(opened, "/jobs/{n}", 60, until_success=True),
     ):
         assert copied(decorator(lambda n=1: n)).__name__ == "<lambda>"
 

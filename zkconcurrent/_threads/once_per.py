@@ -182,14 +182,14 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
     lock at `path`, so a job never runs twice at a time.
 
     The periods are those in which the calls are made, not those in which the job starts. A call skips if the call that
-    ran last was made less than `seconds` before it, or had not yet started the job when this one was made. Say somewhat
-    less than the time between two calls, as these jitter. Only the clock of ZooKeeper's leader counts. It makes no
+    ran last was made less than `seconds` before it, or started the job only after this one was made. Say somewhat less
+    than the time between two calls, as these jitter. Only the clock of ZooKeeper's leader counts. It makes no
     difference how long a call waits, and whether its session expires meanwhile.
 
     The mark of a start is written before the job starts, while the lock is surely held. A job that raises an exception,
-    or whose process dies, is not made up for until the next period. With `until_success` the mark is written once the
-    job has returned instead, so the next call in line runs a job that has raised, or whose process has died or has lost
-    the lock; this may be one that had done its work.
+    or whose process dies, is not made up for until the next period. With `until_success` a run counts only once its job
+    has returned, and the mark is written then: until one has, each next call runs the job, whether the last one raised,
+    died or lost the lock.
 
     `zkconcurrent run --once-per` has the same lock and the same mark. Paths may have fields, which a function's
     arguments fill, as with `synchronized`: then each path has periods of its own. Generator functions and async
