@@ -85,11 +85,11 @@ class Functions(NamedTuple):
 
 
 def functions() -> list[Functions]:
-    """Return all, by the annotations of the public names; those of tasks that may be async are left out."""
+    """Return all, by the annotations of the public names; those of tasks that may be async, and jobs, are left out."""
     awaited = {"on_lost", "on_suspect", "on_revoke"}
     found = []
     for module in (zkconcurrent, aio, testing):
-        for name in {*module.__all__} - {"Completion", "Ensemble", "Lost", "Namespace"}:
+        for name in {*module.__all__} - {"Completion", "Ensemble", "Lost", "Namespace", "once_per"}:
             made = getattr(module, name)
             methods = {"__init__", *vars(made)} if isinstance(made, type) else {""}
             for method in methods:
