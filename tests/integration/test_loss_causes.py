@@ -198,6 +198,28 @@ def test_a_deleted_node_wherever_it_is_noticed(where: str, zk: KazooClient, conn
     assert caught.value.cause is LossCause.NODE_DELETED
 
 
+def test_a_loss_just_after_the_release_has_looked(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The release raises the error all the same: it looks again as it ends the hold."""
+    lock = Lock(connect(timeout=SESSION), zk_path)
+    lock.acquire()
+    core, event = lock._lock_core, lock.lost
+    check = core.check
+
+    def check_then_lose(*args: Any) -> None:
+        check(*args)
+        delete(zk, zk_path)
+        assert event.wait(20)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core, "check", check_then_lose)
+        with pytest.raises(LockLostError):
+            lock.release()
+    with lock:
+        pass
+
+
 def test_a_reconnect_that_shortens_the_timeout() -> None:
     """The server comes back with a lower limit, and grants the same session less than the outage has lasted."""
     with Server(max_session_timeout=60) as server, connected(f"zk://{server.hosts}?timeout=40") as client:

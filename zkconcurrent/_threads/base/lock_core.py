@@ -458,6 +458,10 @@ class LockCore(QueueCore):
 
         Returns:
             The call in which to wait until the node is gone; None if there is nothing to wait for.
+
+        Raises:
+            LockLostError: the hold is lost.
+            RuntimeError: another thread is releasing it.
         """
         session, owner, story = self.session, self.identity(), hold.ticket.story
         check_depth(FRAMES // 2)
@@ -469,6 +473,8 @@ class LockCore(QueueCore):
             # not take it until this block has ended.
             with session.lock:
                 if not self.path_state.hand_on(hold):
+                    if hold.ticket.state is State.LOST:  # since it was checked
+                        raise self.lost_error(hold, 0)
                     if session.discard(hold.ticket):
                         call.tickets.append(hold.ticket)
                     self.path_state.drop(hold)
