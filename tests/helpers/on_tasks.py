@@ -7,6 +7,7 @@ of its own. So a test of threads is a test of tasks.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import threading
@@ -275,6 +276,11 @@ class Election(OnTasks):
             return await asyncio.to_thread(func, *args, **kwargs)
 
         return call(lambda: self._made.run(lead if callable(func) else func, *args, **kwargs))
+
+    def leader_only(self, function: Any) -> Any:
+        """Decorate a function that may block, as an async one."""
+        job = self._made.leader_only(functools.partial(asyncio.to_thread, function))
+        return lambda *args, **kwargs: call(lambda: job(*args, **kwargs))
 
     def wait(self, timeout: float | None = None) -> Any:
         """Wait for the term."""

@@ -307,6 +307,42 @@ def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: 
     assert not state_of(watched).session.registry.tickets
 
 
+def test_a_job_of_the_leader(zookeeper: Server, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A job runs only while its process surely leads; one whose term is lost while it runs ends with LockLostError."""
+    mine, theirs = Election(connect(hosts=proxy.hosts, **FAST), zk_path), Election(connect(), zk_path)
+    ran: list[str] = []
+
+    def clean(what: str, *, lose: bool = False) -> str:
+        ran.append(what)
+        if lose:
+            term = mine.wait(SOON)
+            assert term is not None
+            zookeeper.expire(mine.client)
+            assert term.lost.wait(SOON)
+        return f"cleaned {what}"
+
+    job, other = mine.leader_only(clean), theirs.leader_only(clean)
+    with pytest.raises(RuntimeError, match="call stand"):
+        job("too early")
+    mine.stand()
+    mine.wait(SOON)
+    theirs.stand()
+    assert (job("a"), other("b")) == ("cleaned a", None)
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not mine.client.connected)
+    assert job("c") is None
+    proxy.resume()
+    theirs.withdraw()
+    assert eventually(lambda: job("d")) == "cleaned d"
+    with pytest.raises(LockLostError, match="another candidate may lead"):
+        job("e", lose=True)
+    assert eventually(lambda: job("f")) == "cleaned f"
+    mine.withdraw()
+    assert job("g") is None
+    assert ran == ["a", "d", "e", "f"]
+
+
 def test_a_term_that_is_lost(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A block whose session ends is told, and ends with LockLostError; an error of its own comes out first."""
     election = Election(connect(**FAST), zk_path)

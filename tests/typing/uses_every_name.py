@@ -144,6 +144,7 @@ def elections(zk: zkconcurrent.Client) -> None:
     length: int = election.run(len, [1])
     election.stand()
     leads: bool = election.is_leader()
+    job: int | None = election.leader_only(len)([1])
     won: zkconcurrent.Term | None = election.wait(1.0)
     election.withdraw()
     leader: zkconcurrent.Candidate | None = election.leader()

@@ -122,6 +122,7 @@ async def elections(zk: zkconcurrent.Client) -> None:
     counted: int = await election.run(length, [1])
     await election.stand()
     leads: bool = election.is_leader()
+    job: int | None = await election.leader_only(length)([1])
     won: aio.Term | None = await election.wait(1.0)
     await election.withdraw()
     leader: zkconcurrent.Candidate | None = await election.leader()

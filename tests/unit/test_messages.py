@@ -87,6 +87,7 @@ class Functions(NamedTuple):
 def functions() -> list[Functions]:
     """Return all, by the annotations of the public names; those of tasks that may be async, and jobs, are left out."""
     awaited = {"on_lost", "on_suspect", "on_revoke"}
+    awaiting = {("Election", "run"), ("Election", "leader_only")}
     found = []
     for module in (zkconcurrent, aio, testing):
         for name in {*module.__all__} - {"Completion", "Ensemble", "Lost", "Namespace", "once_per"}:
@@ -99,7 +100,7 @@ def functions() -> list[Functions]:
                 for each in inspect.signature(called).parameters.values():
                     kind = str(each.annotation)
                     if kind.startswith(("Callable", "Listener", "OnLost", "OnSuspect", "Sequence[Callable")) and not (
-                        module is aio and (each.name in awaited or (name, method) == ("Election", "run"))
+                        module is aio and (each.name in awaited or (name, method) in awaiting)
                     ):
                         found.append(Functions(module, name, method, each.name))
     return sorted(found, key=str)

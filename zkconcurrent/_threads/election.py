@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
@@ -243,6 +244,30 @@ class Election(PickledByPath):
         check_callable("func", func, "the term would end before it runs; use aio.Election")
         with self.lead():
             return func(*args, **kwargs)
+
+    def leader_only(self, function: Callable[P, T]) -> Callable[P, T | None]:
+        """Decorate a function, such as a scheduler's job, so that calls do something only in the process that leads.
+
+        While this client's candidacy does not lead, or ZooKeeper is out of reach, a call returns None at once. It sends
+        nothing. A term that is lost while the function runs does not stop it: what it writes needs a fence.
+
+        Raises:
+            TypeError: the function can't be called, or is a coroutine function.
+            LockLostError: on a call: the term was lost while the function ran, so another process may have run it, too.
+            RuntimeError: on a call: the client has never stood at this path; or it withdrew while the function ran.
+            Exception: on a call: those of the function, and of `wait`.
+        """
+        check_callable("function", function, "use aio.Election")
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            if (term := self.wait(0)) is None:
+                return None
+            result = function(*args, **kwargs)
+            _ = term.token  # raises if it is over
+            return result
+
+        return call
 
     def stand(self) -> None:
         """Stand as a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
@@ -127,6 +128,26 @@ class Election(PrimitiveTwin):
         check_leader(func)
         async with self.lead():
             return await func(*args, **kwargs)
+
+    def leader_only(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T | None]]:
+        """Decorate an async function so that calls do something only in the process that leads.
+
+        See `zkconcurrent.Election.leader_only`. A lost term does not cancel the function.
+
+        Raises:
+            ValueError: the function is not callable.
+        """
+        check_leader(function)
+
+        @functools.wraps(function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> T | None:
+            if (term := await self.wait(0)) is None:
+                return None
+            result = await function(*args, **kwargs)
+            _ = term.token  # raises if it is over
+            return result
+
+        return call
 
     stand: Final = awaited(
         LeaderLock.stand,
