@@ -2,8 +2,8 @@
 
 All that threads use is loaded here, at once. A module that were loaded at its first use would be missing in a process
 that has changed its root, has no descriptor left, or whose files an upgrade has replaced. And what happened to be true
-at that moment would stay true, such as a clock that a test had replaced. `aio`, `testing`, the exporters and the driver
-for tooz are for some programs alone: each has an import of its own.
+at that moment would stay true, such as a clock that a test had replaced. `aio`, `testing`, the exporters, and what is
+for tooz and Celery, are for some programs alone: each has an import of its own.
 """
 
 # Each `as` exports its name to type checkers, which would take an `__all__` that is no literal for an empty one.

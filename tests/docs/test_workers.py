@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -24,9 +25,8 @@ from zkconcurrent import Election, Lock
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
-PAGES = [
-    (ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio", "metrics", "frameworks")
-]
+NAMES = "workers", "asyncio", "metrics", "frameworks", "celery", "web-jobs"
+PAGES = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in NAMES]
 TYPED = [
     typed for page in PAGES for block in blocks(page) if block.kind == "console" for typed, _ in commands(block.text)
 ]
@@ -232,7 +232,7 @@ def test_metrics_of_gunicorn(
 def test_uvicorn(run: Run, connect: Connect, in_thread: InThread) -> None:
     """Two workers of the FastAPI application hold up the requests of one user alone, and stop well."""
     port = free_port()
-    uvicorn = start(run, "uvicorn", "--port", str(port))
+    uvicorn = start(run, "uvicorn app:app", "--port", str(port))
     client = connect()
     until_it_answers(uvicorn, port, "user 1", "/users/1")
     seven = Lock(client, "/shop/users/7")
@@ -318,27 +318,61 @@ def test_celery(folder: Path, run: Run, apples: Lock) -> None:
 
 @pytest.mark.long
 def test_celery_beat(folder: Path, run: Run, connect: Connect) -> None:
-    """Of two beats one sends tasks. If it loses the lead, it ends, and the other one sends; that one stops well.
+    """Of two beats one sends tasks. Once it is killed, the other one sends; that one stops well, and leaves at once.
 
     Redis is replaced, as above, and nobody takes the tasks from the folder.
     """
-    tasks = folder / "tasks.py"
-    often = "\n\napp.conf.beat_schedule = {'often': {'task': 'tasks.buy', 'schedule': 0.2, 'args': ['apples']}}\n"
-    tasks.write_text(tasks.read_text() + without_redis(folder) + often)
-    election = Election(connect(), "/shop/beat")
+    reports = folder / "reports.py"
+    text = reports.read_text().replace("86400", "0.2").replace("/shop", "/shop?timeout=4")
+    reports.write_text(text + without_redis(folder))
+    election = Election(connect(), "/shop/celery/reports/beat")
 
     def sent() -> int:
         return len(list((folder / "queue").iterdir()))
 
     beats = []
     for n in range(1, 3):
-        beats.append(start(run, "python -m celery --app tasks beat", "--pidfile", f"beat-{n}.pid"))
+        beats.append(start(run, "celery --app reports beat", "--pidfile", f"beat-{n}.pid", "--logfile", f"{n}.log"))
         eventually(lambda n=n: len(election.candidates()) == n, patience=PATIENCE)
     eventually(sent, patience=PATIENCE)
-    first, second = election.candidates()
-    election.client.delete(first.node)
-    assert beats[0].wait(PATIENCE) == 0
-    assert [each.node for each in election.candidates()] == [second.node]
+    waits = f"waiting to lead; {beats[0].pid}@"
+    eventually(lambda: waits in (folder / "2.log").read_text(), patience=PATIENCE)
+    end(beats[0])
+    eventually(lambda: [each.pid for each in election.candidates()] == [beats[1].pid], patience=PATIENCE)
     before = sent()
     eventually(lambda: sent() > before, patience=PATIENCE)
     stop(beats[1])
+    assert election.candidates() == []
+
+
+def test_celery_once(run: Run) -> None:
+    """A task runs once in its period for each customer, and returns None when it is skipped."""
+    asking = "from invoices import invoice as f\nprint(f(7, 'one'), f(7, 'another'), f(8, 'one'))"
+    caller = run([sys.executable, "-c", asking], stdout=subprocess.PIPE, text=True)
+    told, _ = caller.communicate(timeout=PATIENCE)
+    assert told == "one for 7 None one for 8\n"
+
+
+@pytest.mark.long
+@pytest.mark.fault(547)
+def test_web_jobs(folder: Path, run: Run, connect: Connect) -> None:
+    """Of three workers of uvicorn the leader alone runs the jobs. Once it is killed, another one does."""
+    jobs = folder / "jobs.py"
+    text = jobs.read_text().replace("seconds=60", "seconds=0.1").replace('"), "/shop', '?timeout=6"), "/shop')
+    text = text.replace("    print(", "    import os\n    print(os.getpid(), file=open('ran', 'a'))\n    print(")
+    jobs.write_text(text)
+    port, election = free_port(), Election(connect(), "/shop/jobs")
+    uvicorn = start(run, "uvicorn web_jobs:app", "--workers", "3", "--port", str(port))
+
+    def ran() -> list[str]:
+        return [pid for pid, _ in itertools.groupby((folder / "ran").read_text().split())]
+
+    candidates = eventually(lambda: len(found := election.candidates()) == 3 and found, patience=PATIENCE)
+    leader = candidates[0].pid
+    assert leader is not None
+    eventually(lambda: (folder / "ran").exists(), patience=PATIENCE)
+    assert ran() == [str(leader)]
+    os.kill(leader, signal.SIGKILL)
+    eventually(lambda: len(ran()) == 2, patience=PATIENCE)
+    assert ran() == [str(leader), str(election.candidates()[0].pid)]
+    stop(uvicorn)

@@ -22,7 +22,7 @@ LAYERS = [
     {"_engine", "_recipes"},
     {"_client", "_threads.base"},
     {"_threads"},
-    {"otel", "prometheus", "tooz"},
+    {"celery", "otel", "prometheus", "tooz"},
     {"aio", "_command"},
     {"__init__"},
     {"__main__"},

@@ -151,9 +151,9 @@ def test_each_name_is_used_there() -> None:
 
 
 def test_what_is_for_some_programs_has_an_import_of_its_own() -> None:
-    """`aio`, the tests' servers, the exporters, the driver for tooz and the command are not loaded with the package."""
+    """`aio`, the tests' servers, the exporters, what is for tooz and Celery, and the command are not loaded with it."""
     loaded = run_python("-c", "import sys, zkconcurrent; print(*sys.modules)").stdout.split()
-    others = ("aio", "testing", "otel", "prometheus", "tooz", "_command")
+    others = ("aio", "testing", "otel", "prometheus", "tooz", "celery", "_command")
     assert [name for name in loaded if name.removeprefix("zkconcurrent.").partition(".")[0] in others] == []
     run_python("-c", "import zkconcurrent; assert not hasattr(zkconcurrent, 'aio')")
 

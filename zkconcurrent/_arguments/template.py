@@ -12,7 +12,7 @@ import enum
 import re
 import string
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from .paths import escape
@@ -88,6 +88,17 @@ class Template:
     def arguments(self) -> list[str]:
         """The names of the arguments in its fields."""
         return [field.argument for field in self._fields if field.name]
+
+    def check(self, function: str, parameters: Collection[str]) -> None:
+        """Refuse a function that lacks an argument of a field.
+
+        Raises:
+            ValueError: it lacks one.
+        """
+        for argument in self.arguments:
+            if argument not in parameters:
+                has = ", ".join(parameters) or "none"
+                raise ValueError(f"{function} has no argument {argument!r}, which the path names; it has {has}")
 
     def fill(self, value: Callable[[Field], str]) -> str:
         """Return the path, with the text that `value` returns for each field."""

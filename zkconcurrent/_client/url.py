@@ -19,6 +19,8 @@ from .secrets import Secret
 
 T = TypeVar("T")
 
+# The environment variable of the command, and of what has no other place for a URL.
+VARIABLE = "ZKCONCURRENT_URL"
 # In seconds: the protocol counts in milliseconds, with 32 bits.
 LONGEST_TIMEOUT = 2**31 / 1000
 ACLS = ("creator", "open")

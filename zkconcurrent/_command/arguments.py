@@ -11,11 +11,11 @@ from typing import NoReturn
 
 from .._arguments.certificates import check_files
 from .._arguments.paths import check_path
+from .._client.url import VARIABLE as URL
 from .._client.url import parse as parse_url
 from .._version import __version__
 from .outcome import CommandError, Exit, say
 
-URL = "ZKCONCURRENT_URL"
 _SERVER = f"The server is the URL in ${URL}, such as zk://host1,host2:2182/app?timeout=30."
 _RUN = f"""\
 Run a command while holding a lock. {_SERVER}

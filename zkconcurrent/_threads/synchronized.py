@@ -213,12 +213,9 @@ class LockedBy(ABC):
         if isinstance(function, type) or not callable(inner):
             raise TypeError(f"{type(self).__name__} is for functions and methods, not for {function!r}")
         calls = DecoratedCalls(self, inner)
-        for argument in self._template.arguments:
-            if argument not in calls.signature.parameters:
-                raise ValueError(
-                    f"{name_of(inner)} has no argument {argument!r}, which the path names; it has "
-                    f"{', '.join(calls.signature.parameters) or 'none'}"
-                )
+        if self._template.arguments:
+            # Not of others: a built-in function may have no signature.
+            self._template.check(name_of(inner), calls.signature.parameters)
         if not isinstance(function, FunctionType):
             # A partial, say, or an object with `__call__`.
             return SynchronizedFunction(function, calls)

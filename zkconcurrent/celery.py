@@ -1,0 +1,255 @@
+"""Celery: `Beat`, a scheduler of which one in several sends, and `Once`, a task that runs once at a time.
+
+`pip install 'zkconcurrent[celery]'`. The server is the URL in the app's setting `zkconcurrent_url`, or else in the
+environment variable ZKCONCURRENT_URL. Each process opens its client at the first use, so after the fork of a worker.
+
+Celery has its own words for what is shared here: a beat sends the entries of a schedule when they are due. What is due
+follows from `last_run_at`, when an entry was last sent. Celery's own scheduler keeps that in a file of one machine, so
+two beats would send everything twice. Here it is a `SharedValue`, which the beat that leads writes before it sends.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any, TypeAlias
+
+try:
+    import celery
+    from celery.beat import ScheduleEntry, Scheduler
+    from celery.exceptions import ImproperlyConfigured
+except ImportError as _missing:
+    raise ImportError(
+        "zkconcurrent.celery needs celery: pip install 'zkconcurrent[celery]'", name=_missing.name
+    ) from _missing
+
+from ._arguments.codec import JSON
+from ._arguments.paths import escape
+from ._arguments.template import Template
+from ._client.connect import Client, connect
+from ._client.url import VARIABLE
+from ._engine.session import Session
+from ._errors import LockLostError, OutcomeUnknownError
+from ._runtime import this_process
+from ._threads.election import Election, Term
+from ._threads.namespace import namespace
+from ._threads.once_per import once_per
+from ._threads.shared_value import SharedValue
+
+__all__ = ["Beat", "Once"]
+
+Runs: TypeAlias = dict[str, float]
+"""When each entry of a schedule was last sent, in seconds since 1970."""
+
+_log = logging.getLogger(__name__)
+_clients: dict[tuple[str, int], Client] = {}
+# Re-entrant: the handler of SIGTERM of a beat asks for its scheduler, even while that is being made.
+_opening = threading.RLock()
+
+
+def _client(app: celery.Celery) -> Client:
+    """Return this process's client."""
+    url = app.conf.get("zkconcurrent_url") or os.environ.get(VARIABLE)
+    if not url:
+        raise ImproperlyConfigured(f"no ZooKeeper: set zkconcurrent_url in the app's configuration, or ${VARIABLE}")
+    with _opening:
+        # The clients of the parent stay: their collection would close them, with a warning.
+        if (key := (url, this_process.forks)) not in _clients:
+            _clients[key] = connect(url)
+        return _clients[key]
+
+
+def _root(app: celery.Celery) -> str:
+    return f"/celery/{escape(app.main or 'celery')}"
+
+
+class Beat(Scheduler):
+    """The scheduler of `celery beat --scheduler zkconcurrent.celery:Beat`, on several machines: one sends.
+
+    Layout:
+        `/celery/<app>/beat`: the `Election` of the beats. `/celery/<app>/runs`: a `SharedValue`, as JSON: the fencing
+        token of the term that wrote it, and when each entry was last sent.
+
+    Invariant:
+        An entry is sent at most once for each time that it is due. The beat that leads writes the time before it sends,
+        and no beat of an older term can write any more.
+
+    Cost:
+        A change of a `SharedValue`, with the times of all entries, for each entry that is sent.
+    """
+
+    _term: Term | None = None
+    _told: str | None = None
+
+    def setup_schedule(self) -> None:
+        """Begin to stand for election."""
+        super().setup_schedule()
+        client, root = _client(self.app), _root(self.app)
+        self._election = Election(client, f"{root}/beat")
+        self._runs: SharedValue[dict[str, Any]] = SharedValue(
+            client, f"{root}/runs", {"token": 0, "runs": {}}, codec=JSON
+        )
+        self._election.stand()
+
+    @property
+    def info(self) -> str:
+        """A line of the banner of `celery beat`."""
+        return f"    . election -> {_root(self.app)}/beat"
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Send an entry that is due, if this beat leads; else wait to lead.
+
+        Returns:
+            For how many seconds there is nothing to do.
+        """
+        try:
+            if self._leads():
+                return super().tick(*args, **kwargs)  # type: ignore[no-any-return]
+        except (LockLostError, OutcomeUnknownError) as error:
+            # What was due is still due, unless the time of it is written: then it may have been sent.
+            _log.warning("leads no more: %s", error)
+            self._term = None
+        return 0.0
+
+    def _leads(self) -> bool:
+        if self._term is not None and not self._term.lost.is_set():
+            return True
+        self._term = None
+        term = self._election.wait(0)
+        if term is None:
+            leader = self._election.leader()
+            if leader is not None and leader.id not in (self._told, self._election.id):
+                _log.info("waiting to lead; %s leads", leader.id)
+                self._told = leader.id
+            term = self._election.wait(self.max_interval)
+        if term is None:
+            return False
+        self._take_over(term)
+        return True
+
+    def _take_over(self, term: Term) -> None:
+        """Go on where the last leader has stopped."""
+        self._term, self._told = term, None
+        now = self.app.now().timestamp()
+        runs = self._write(lambda runs: {name: runs.get(name, now) for name in self.schedule})
+        for name, entry in self.schedule.items():
+            entry.last_run_at = datetime.fromtimestamp(runs[name], timezone.utc).astimezone(self.app.timezone)
+        self._heap = None  # Celery makes it anew
+        _log.info("leads, with token %s", term.token)
+
+    def _write(self, change: Callable[[Runs], Runs]) -> Runs:
+        """Write when entries were sent, unless this beat leads no more."""
+        assert self._term is not None
+        term = self._term
+
+        def changed(found: dict[str, Any]) -> dict[str, Any]:
+            # The token raises the error itself if this beat knows that its term is over.
+            if found["token"] > term.token:
+                raise LockLostError(self._election.path, "another beat leads")
+            return {"token": term.token, "runs": change(found["runs"])}
+
+        runs: Runs = self._runs.update(changed)["runs"]
+        return runs
+
+    def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
+        """Note that an entry is about to be sent, for all beats."""
+        coming = super().reserve(entry)
+        self._write(lambda runs: {**runs, entry.name: coming.last_run_at.timestamp()})
+        return coming
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        """Send an entry, unless the lead was lost since it was noted."""
+        assert self._term is not None
+        _ = self._term.token  # raises if it is over
+        super().apply_entry(entry, producer=producer)
+
+
+class Once(celery.Task):
+    """The base of tasks that run once at a time: `@app.task(base=Once, path="/reports/{user_id}", once_per=3600)`.
+
+    A task that finds an equal one running, on any worker, is skipped: it returns None, and the log says which one runs.
+    So is one that has run in the period. But a task that comes again, by a retry or as its worker has died, waits for
+    itself: a dead worker holds the lock for as long as its session lasts.
+
+    A retry is one more start, so a task that retries needs `until_success` beside `once_per`.
+
+    Layout:
+        An `RLock` at the path, labelled with the task's id; with `once_per` also the mark of `once_per`.
+
+    Attributes:
+        path: the path of its lock, with fields for its arguments, as for `synchronized`. Unless given, it is
+            `/celery/<app>/once/<name of the task>`, with each argument behind it.
+        once_per: the length of a period, in seconds; None has none. As for `zkconcurrent.once_per`.
+        until_success: whether only runs count that have succeeded; else each start does.
+    """
+
+    path: str | None = None
+    once_per: float | None = None
+    until_success: bool = False
+    run: Callable[..., Any]
+
+    def __init__(self) -> None:
+        # In the place of `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
+        run = self._run_now = self.run
+
+        @functools.wraps(run)
+        def once(*args: Any, **kwargs: Any) -> Any:
+            return self._run_once(*args, **kwargs)
+
+        self.run = once
+        if self.path is not None:
+            # Else the name, which the path has, may still be missing.
+            _ = self._template
+
+    @functools.cached_property
+    def _signature(self) -> inspect.Signature:
+        return inspect.signature(self._run_now)
+
+    @functools.cached_property
+    def _template(self) -> Template:
+        names, path = self._signature.parameters, self.path
+        if path is None:
+            path = "/".join([_root(self.app), "once", escape(self.name), *(f"{{{name}}}" for name in names)])
+        template = Template(path)
+        template.check(self.name, names)
+        return template
+
+    def _run_once(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task, or skip it."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        client, mine = _client(self.app), self.request.id
+        where, name = namespace(client, label=mine), self._template.path(bound.arguments).removeprefix("/")
+        lock = where.RLock(name)
+        patience = 0.0
+        while True:
+            entered = False
+            try:
+                with lock.hold(patience):
+                    entered = True
+                    if self.once_per is None:
+                        return self._run_now(*args, **kwargs)
+                    # What look like fields are none: they were filled.
+                    job = once_per(
+                        where, re.sub("[{}]", r"\g<0>\g<0>", name), self.once_per, until_success=self.until_success
+                    )
+                    with job as turn:
+                        return self._run_now(*args, **kwargs) if turn else self._skip(turn)
+            except TimeoutError as busy:
+                if entered:
+                    raise
+                if (owner := lock.owner()) is None:
+                    continue
+                if patience or mine is None or owner.label != mine:
+                    return self._skip(busy)
+                # A dead worker's session ends within its timeout and a tick.
+                patience = 2 * Session.of(client).timeout
+
+    def _skip(self, why: object) -> None:
+        _log.info("%s[%s] is skipped: %s", self.name, self.request.id, why)
