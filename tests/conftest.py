@@ -184,7 +184,7 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 @pytest.fixture
 def counted(connect: Connect, proxy: Proxy) -> KazooClient:
     """A client whose requests the proxy counts; its first heartbeat was before."""
-    client = connect(hosts=proxy.hosts)
+    client = connect(hosts=proxy.hosts, timeout=30.0)
     await_heartbeat(client)
     return client
 
