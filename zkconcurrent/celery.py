@@ -14,7 +14,6 @@ import functools
 import inspect
 import logging
 import os
-import re
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -39,7 +38,7 @@ from ._errors import LockLostError, OutcomeUnknownError
 from ._runtime import this_process
 from ._threads.election import Election, Term
 from ._threads.namespace import namespace
-from ._threads.once_per import once_per
+from ._threads.once_per import Job, check_period, taking_turn
 from ._threads.shared_value import SharedValue
 
 __all__ = ["Beat", "Once"]
@@ -203,6 +202,8 @@ class Once(celery.Task):
             return self._run_once(*args, **kwargs)
 
         self.run = once
+        if self.once_per is not None:
+            check_period("once_per", self.once_per)
         if self.path is not None:
             # Else the name, which the path has, may still be missing.
             _ = self._template
@@ -227,19 +228,16 @@ class Once(celery.Task):
         client, mine = _client(self.app), self.request.id
         where, name = namespace(client, label=mine), self._template.path(bound.arguments).removeprefix("/")
         lock = where.RLock(name)
+        job = None if self.once_per is None else Job(self.once_per, self.until_success)
         patience = 0.0
         while True:
             entered = False
             try:
                 with lock.hold(patience):
                     entered = True
-                    if self.once_per is None:
+                    if job is None:
                         return self._run_now(*args, **kwargs)
-                    # What look like fields are none: they were filled.
-                    job = once_per(
-                        where, re.sub("[{}]", r"\g<0>\g<0>", name), self.once_per, until_success=self.until_success
-                    )
-                    with job as turn:
+                    with taking_turn(job, lock) as turn:
                         return self._run_now(*args, **kwargs) if turn else self._skip(turn)
             except TimeoutError as busy:
                 if entered:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
@@ -110,6 +112,48 @@ def test_threads_of_one_process(zk: KazooClient, zk_path: str, in_thread: InThre
     calls = [in_thread(both) for _ in range(4)]
     assert [sum(turns) for turns in zip(*(each.result() for each in calls), strict=True)] == [1, 1]
     assert within == [None]
+
+
+@pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
+def test_a_caller_that_holds_the_lock(connect: Connect, zk_path: str, in_thread: InThread, until_success: bool) -> None:
+    """Its own earlier runs, and one that came before it had the lock, count for a period only, and each does."""
+    zk, before = connect(), connect()
+    lock = RLock(zk, zk_path)
+
+    def hold() -> list[Turn]:
+        with lock:
+            turns = []
+            while sum(map(bool, turns)) < 3:
+                turns.append(call(zk, zk_path, 0.3, until_success=until_success))
+            return turns
+
+    with RLock(before, zk_path):
+        holding = in_thread(hold)
+        eventually(queued(before, zk_path, 2))
+        assert call(before, zk_path, 0.3, until_success=until_success)
+    turns = holding.result()
+    starts = [turn.last.at for turn in turns if turn.last]
+    assert all(now >= then for then, now in itertools.pairwise(starts))
+    ran = sorted({*starts})
+    assert len(ran) == 3
+    assert all(now - then > timedelta(seconds=0.29) for then, now in itertools.pairwise(ran))
+
+
+@pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
+def test_work_that_the_call_leaves_for_later(zk: KazooClient, zk_path: str, until_success: bool) -> None:
+    """A function that turns out to be async, or a generator function, behind a decorator: an error, and no success."""
+
+    async def later() -> None:
+        pytest.fail("it ran")
+
+    def bit_by_bit() -> Iterator[None]:
+        yield pytest.fail("it ran")
+
+    for function, made in (later, "coroutine"), (bit_by_bit, "generator"):
+        path = f"{zk_path}/{made}"
+        with pytest.raises(TypeError, match=f"{function.__name__} has returned a {made}, .* once_per"):
+            once_per(zk, path, HOUR, until_success=until_success)(functools.wraps(function)(lambda f=function: f()))()
+        assert (zk.exists(f"{path}.once") is None) is until_success
 
 
 @pytest.mark.fault(330)

@@ -104,6 +104,22 @@ def test_a_run_while_it_was_in_the_queue() -> None:
     assert runs is False
 
 
+def test_a_mark_of_the_same_hold() -> None:
+    """A call whose caller held the lock already compares times; and it writes a mark that equals the last one."""
+    steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, lambda: b'{"waited": 0}', queued=False)
+    next(steps)
+    earlier = mark(at=0.0, waited=0.0, zxid=71, data=b'{"waited": 0}')
+    sent(steps, (None, own(), earlier))
+    sent(steps, (None, own(version=1, at=HOUR)))
+    step = sent(steps, (None, earlier))
+    assert step.operations[1] == SetNode(PATH, earlier.data, 3)
+    sent(steps, ConnectionLost())
+    assert sent(steps, (None, earlier)) == step
+    sent(steps, ConnectionLost())
+    ((runs, _),) = sent(steps, (None, earlier._replace(version=4)))
+    assert runs is True
+
+
 @pytest.mark.parametrize(("ahead", "runs"), [(HOUR + 1, True), (HOUR / 2, False)])
 def test_a_clock_that_was_set_back(ahead: float, runs: bool) -> None:
     """A mark that is ahead by more than a period counts no more."""

@@ -68,7 +68,12 @@ def while_held(ticket: Ticket, steps: Recipe[T]) -> Recipe[T | None]:
 
 
 def take_turn(
-    ticket: Ticket, path: str, seconds: float, waited: Callable[[], float], data: Callable[[], bytes] | None
+    ticket: Ticket,
+    path: str,
+    seconds: float,
+    waited: Callable[[], float],
+    data: Callable[[], bytes] | None,
+    queued: bool = True,
 ) -> Recipe[tuple[bool, Mark | None]]:
     """Return whether the call that holds the lock is to run the job, and the mark that it has found.
 
@@ -78,14 +83,18 @@ def take_turn(
         seconds: how long after the call that has written the mark the next one may run.
         waited: returns for how long the call has waited.
         data: returns the data of the mark that a call writes which is to run; None writes none.
+        queued: whether the call itself has queued for the hold. Otherwise its caller held the lock already, perhaps
+            since long before the mark.
     """
-    due, mark = yield from _decide(ticket, path, seconds, waited)
+    due, mark = yield from _decide(ticket, path, seconds, waited, queued)
     if due and data is not None:
         yield from write(ticket, path, data())
     return due, mark
 
 
-def _decide(ticket: Ticket, path: str, seconds: float, waited: Callable[[], float]) -> Recipe[tuple[bool, Mark | None]]:
+def _decide(
+    ticket: Ticket, path: str, seconds: float, waited: Callable[[], float], queued: bool
+) -> Recipe[tuple[bool, Mark | None]]:
     while True:
         _, own, node = yield op.Sync(path, ticket), op.Get(ticket.node, ticket), op.Get(path, ticket)
         if own is None:
@@ -93,7 +102,7 @@ def _decide(ticket: Ticket, path: str, seconds: float, waited: Callable[[], floa
         if node is None:
             return True, None
         mark = Mark.of(path, node)
-        if own.czxid < node.mzxid:
+        if queued and own.czxid < node.mzxid:
             return False, mark
         # If the reply is lost, or somebody has just asked the holder to let go, look again.
         with suppress(op.ConnectionLost, op.BadVersion):
@@ -111,11 +120,15 @@ def _decide(ticket: Ticket, path: str, seconds: float, waited: Callable[[], floa
 
 def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
     """Write the mark, exactly once, while the lock is held."""
+    tried = None
     while True:
-        # Behind the `sync`, the data show whether a write has been applied whose reply was lost.
+        # Behind the `sync`, the data show whether a write has been applied whose reply was lost. The version shows that
+        # they are not those of an earlier call, which the same hold has written a moment before.
         _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
-        if node is not None and node.data == data:
+        version = -1 if node is None else node.version
+        if node is not None and node.data == data and tried not in (None, version):
             return True
+        tried = version
         change = op.Create(path, data) if node is None else op.SetNode(path, data, node.version)
         with suppress(op.ConnectionLost, op.NodeExists, op.BadVersion):
             try:

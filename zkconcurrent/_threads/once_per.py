@@ -24,6 +24,7 @@ from .base.lock_base import LockBase, core_of
 from .base.lock_core import LockCore
 from .base.node_data import node_data
 from .synchronized import (
+    RUNS_LATER,
     Args,
     Function,
     Kind,
@@ -78,6 +79,17 @@ class Turn(NamedTuple):
         return f"{'runs' if self.runs else 'skips'} {self.path}: {last}"
 
 
+def check_period(name: str, seconds: float) -> None:
+    """Refuse what is no length of a period.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    check_seconds(name, seconds)
+    if not seconds >= 0:
+        raise ValueError(f"{name} must be 0 or more: {seconds}")
+
+
 class Job:
     """One call of a job, from when it was made.
 
@@ -108,7 +120,8 @@ class Job:
 
         hold, path = core.must_hold(), f"{core.path}.once"
         data = None if self.until_success else partial(self._data, core, hold)
-        return self._call(core, hold, path, take_turn(hold.ticket, path, self._seconds, self._waited, data), turn)
+        steps = take_turn(hold.ticket, path, self._seconds, self._waited, data, queued=hold.depth == 1)
+        return self._call(core, hold, path, steps, turn)
 
     def succeeded(self, core: LockCore) -> tuple[Call, Steps[bool]]:
         """Write the mark of a success, with the lock held."""
@@ -142,7 +155,7 @@ class Job:
 
 
 @contextmanager
-def _taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
+def taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
     """Hold the lock of a job, take a turn of it, and note its success."""
     with lock:
         turn = wait(*job.take_turn(core_of(lock)))
@@ -159,9 +172,7 @@ class Periods(LockedBy):
 
     def __init__(self, where: Any, path: str, seconds: float, *, until_success: bool = False) -> None:
         super().__init__(where, path)
-        check_seconds("seconds", seconds)
-        if not seconds >= 0:
-            raise ValueError(f"seconds must be 0 or more: {seconds}")
+        check_period("seconds", seconds)
         self._seconds, self._until_success = seconds, until_success
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -232,10 +243,10 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
         return self._decorate(function)  # type: ignore[no-any-return]
 
     def _lock(self, arguments: KwArgs) -> AbstractContextManager[Turn]:
-        return _taking_turn(self._job(), super()._lock(arguments))
+        return taking_turn(self._job(), super()._lock(arguments))
 
     def _kind(self, function: Function) -> Kind:
-        if any(calls_are(each, function) for each in _RUN_LATER):
+        if any(calls_are(each, function) for each in _LATER):
             raise TypeError(
                 f"once_per is for functions that do all their work in the call, and {name_of(function)} is async or a "
                 "generator function: use zkconcurrent.aio.once_per, or decorate the function that uses the generator up"
@@ -249,8 +260,18 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
 def _run(block: AbstractContextManager[Turn], function: Function, args: Args, kwargs: KwArgs) -> Any:
     """Call a function if it is its turn."""
     with block as turn:
-        return function(*args, **kwargs) if turn else None
+        result = function(*args, **kwargs) if turn else None
+        # With `until_success`, this is no success.
+        if inspect.iscoroutine(result):
+            result.close()
+        if inspect.iscoroutine(result) or inspect.isasyncgen(result) or isinstance(result, RUNS_LATER):
+            raise TypeError(_RETURNS_LATER.format(name_of(function), type(result).__name__))
+        return result
 
 
-_RUN_LATER = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
+_RETURNS_LATER = (
+    "{0} has returned a {1}, whose body would run without the lock, and count as a success at once: put once_per, or "
+    "aio.once_per, on the function whose body does the work, below other decorators"
+)
+_LATER = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
 _FUNCTION = Kind(_run, plain_function)

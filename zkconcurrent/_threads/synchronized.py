@@ -412,7 +412,7 @@ def _call(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> Any
         result.close()
     if inspect.iscoroutine(result) or inspect.isasyncgen(result):
         raise TypeError(_ASYNC.format(name_of(function)))
-    if isinstance(result, _RUNS_LATER):
+    if isinstance(result, RUNS_LATER):
         raise TypeError(_RETURNS_LATER.format(name_of(function), type(result).__name__))
     return result
 
@@ -464,7 +464,7 @@ def _generator(calls: DecoratedCalls) -> Function:
     return call
 
 
-_RUNS_LATER = types.GeneratorType, contextlib._GeneratorContextManager
+RUNS_LATER = types.GeneratorType, contextlib._GeneratorContextManager
 _RETURNS_LATER = (
     "{0} has returned a {1}, whose body would run without the lock: put synchronized on the generator function itself, "
     "below contextmanager and other decorators"
