@@ -11,6 +11,7 @@ two beats would send everything twice. Here it is a `SharedValue`, which the bea
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import logging
 import os
@@ -29,6 +30,7 @@ except ImportError as _missing:
     ) from _missing
 
 from ._arguments.codec import JSON
+from ._arguments.limits import check_label
 from ._arguments.paths import escape
 from ._arguments.template import Template
 from ._client.connect import Client, connect
@@ -36,6 +38,7 @@ from ._client.url import VARIABLE
 from ._engine.session import Session
 from ._errors import LockLostError, OutcomeUnknownError
 from ._runtime import this_process
+from ._runtime.public import Self
 from ._threads.election import Election, Term
 from ._threads.namespace import namespace
 from ._threads.once_per import Job, check_period, taking_turn
@@ -169,6 +172,16 @@ class Beat(Scheduler):
         super().apply_entry(entry, producer=producer)
 
 
+def _label(task_id: str | None) -> str | None:
+    """Return the label of a task's lock: its id, or a hash of one that a program has given it and that is no label."""
+    try:
+        check_label(task_id or None)
+    except ValueError:
+        assert task_id is not None
+        return hashlib.sha256(task_id.encode(errors="surrogatepass")).hexdigest()[:32]
+    return task_id or None
+
+
 class Once(celery.Task):
     """The base of tasks that run once at a time: `@app.task(base=Once, path="/reports/{user_id}", once_per=3600)`.
 
@@ -179,7 +192,8 @@ class Once(celery.Task):
     A retry is one more start, so a task that retries needs `until_success` beside `once_per`.
 
     Layout:
-        An `RLock` at the path, labelled with the task's id; with `once_per` also the mark of `once_per`.
+        An `RLock` at the path, labelled with the task's id, or with a hash of an id that is too long for that. With
+        `once_per` also the mark of `once_per`.
 
     Attributes:
         path: the path of its lock, with fields for its arguments, as for `synchronized`. Unless given, it is
@@ -193,20 +207,24 @@ class Once(celery.Task):
     until_success: bool = False
     run: Callable[..., Any]
 
-    def __init__(self) -> None:
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make a task that is skipped while an equal one runs."""
+        # Not in `__init__`: a class of tasks may have its own, and calls no other, as Celery's has none.
+        task: Self = super().__new__(cls)
         # In the place of `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
-        run = self._run_now = self.run
+        run = task._run_now = task.run
 
         @functools.wraps(run)
         def once(*args: Any, **kwargs: Any) -> Any:
-            return self._run_once(*args, **kwargs)
+            return task._run_once(*args, **kwargs)
 
-        self.run = once
-        if self.once_per is not None:
-            check_period("once_per", self.once_per)
-        if self.path is not None:
+        task.run = once
+        if task.once_per is not None:
+            check_period("once_per", task.once_per)
+        if task.path is not None:
             # Else the name, which the path has, may still be missing.
-            _ = self._template
+            _ = task._template
+        return task
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature:
@@ -225,7 +243,7 @@ class Once(celery.Task):
         """Run the task, or skip it."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        client, mine = _client(self.app), self.request.id
+        client, mine = _client(self.app), _label(self.request.id)
         where, name = namespace(client, label=mine), self._template.path(bound.arguments).removeprefix("/")
         lock = where.RLock(name)
         job = None if self.once_per is None else Job(self.once_per, self.until_success)

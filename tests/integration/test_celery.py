@@ -182,10 +182,29 @@ def test_which_tasks_are_equal(app: Celery, zk: KazooClient, zk_path: str, caplo
     with pytest.raises(TimeoutError, match="late"):
         report.apply([7, "late"]).get()
     with pytest.raises(ValueError, match="report has no argument 'nobody'"):
-        app.task(report.__wrapped__, base=Once, name="other.report", path="/reports/{nobody}").apply([7])
+        app.task(report.__wrapped__, base=Once, name="other.report", path="/reports/{nobody}", shared=False).apply([7])
     app.conf.zkconcurrent_url = None
     with pytest.raises(ImproperlyConfigured, match="set zkconcurrent_url"):
         report.apply([7]).get()
+
+
+def test_any_class_and_any_id(app: Celery, zk: KazooClient, zk_path: str) -> None:
+    """A class of tasks with an `__init__` of its own, which calls no other, and ids that are no labels of locks."""
+
+    class Report(Once):
+        name, path = "own.report", "/report"
+
+        def __init__(self) -> None:
+            self.greeting = "hello"
+
+        def run(self) -> str:
+            return f"{self.greeting}: {RLock(zk, f'{zk_path}/report').owner()}"
+
+    report = app.register_task(Report())
+    with RLock(zk, f"{zk_path}/report"):
+        assert report.apply().get() is None
+    for task_id in ("a", "nightly-report-of-all-orders/" * 5, "two\nlines"):
+        assert report.apply(task_id=task_id).get().startswith("hello: ")
 
 
 def test_once_in_a_period(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
