@@ -24,6 +24,7 @@ try:
     import celery
     from celery.beat import ScheduleEntry, Scheduler
     from celery.exceptions import ImproperlyConfigured
+    from celery.utils.time import maybe_make_aware
 except ImportError as _missing:
     raise ImportError(
         "zkconcurrent.celery needs celery: pip install 'zkconcurrent[celery]'", name=_missing.name
@@ -49,6 +50,8 @@ __all__ = ["Beat", "Once"]
 Runs: TypeAlias = dict[str, float]
 """When each entry of a schedule was last sent, in seconds since 1970."""
 
+# By how many seconds the clocks of two beats may differ before the log tells of it.
+_MOST_AHEAD = 60.0
 _log = logging.getLogger(__name__)
 _clients: dict[tuple[str, int], Client] = {}
 # Re-entrant: the handler of SIGTERM of a beat asks for its scheduler, even while that is being made.
@@ -142,6 +145,14 @@ class Beat(Scheduler):
         runs = self._write(lambda runs: {name: runs.get(name, now) for name in self.schedule})
         for name, entry in self.schedule.items():
             entry.last_run_at = datetime.fromtimestamp(runs[name], timezone.utc).astimezone(self.app.timezone)
+            if runs[name] > now + _MOST_AHEAD:
+                _log.warning(
+                    "%s was last sent at %s, which is still to come, and is not due before: the clock here is behind, "
+                    "or the sender's was ahead; if it is to be sent before, stop the beats and delete %s",
+                    name,
+                    entry.last_run_at,
+                    self._runs.path,
+                )
         self._heap = None  # Celery makes it anew
         _log.info("leads, with token %s", term.token)
 
@@ -162,7 +173,9 @@ class Beat(Scheduler):
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Note that an entry is about to be sent, for all beats."""
         coming = super().reserve(entry)
-        self._write(lambda runs: {**runs, entry.name: coming.last_run_at.timestamp()})
+        # A schedule's own `nowfun` may be naive, which Celery takes for UTC, and Python for the machine's own time.
+        sent = maybe_make_aware(coming.last_run_at).timestamp()
+        self._write(lambda runs: {**runs, entry.name: sent})
         return coming
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:

@@ -11,12 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.exceptions import ImproperlyConfigured
+from celery.schedules import schedule
 from kazoo.client import KazooClient
 
 from tests.helpers.eventually import eventually
@@ -224,6 +226,29 @@ def test_once_in_a_period(app: Celery, caplog: pytest.LogCaptureFixture) -> None
     assert "it last ran at" in caplog.text
     assert report.apply(["b"]).get() == "reported"
     assert runs == ["{a}", "{a}", "b"]
+
+
+def test_times_of_other_clocks(
+    app: Celery, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of an entry whose clock has no zone is UTC. Of one that was sent in days to come, the log warns."""
+    naive = schedule(0.01, nowfun=lambda: datetime.now(timezone.utc).replace(tzinfo=None))
+    entries = {"naive": {"task": "naive", "schedule": naive}, "wrong": {"task": "wrong", "schedule": 0.01}}
+    app.conf.update(broker_url="memory://", beat_schedule=entries)
+    runs = SharedValue(zk, f"{zk_path}/celery/app/runs", {"token": 0, "runs": {}}, codec=JSON)
+    runs.set({"token": 0, "runs": {"wrong": time.time() + 1e6}})
+    beat, tasks = Beat(app), list[str]()
+    beat.send_task = lambda name, *_, **__: tasks.append(name)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        eventually(lambda: beat.tick() >= 0 and len(tasks) > 2)
+    time.tzset()
+    assert {*tasks} == {"naive"}
+    assert abs(runs.get().value["runs"]["naive"] - time.time()) < PATIENCE
+    assert f"wrong was last sent at {datetime.now(timezone.utc) + timedelta(seconds=1e6):%Y-%m-%d}" in caplog.text
+    assert f"delete {runs.path.removeprefix(zk_path)}" in caplog.text
+    beat.close()
 
 
 def test_a_beat_that_was_overtaken(
