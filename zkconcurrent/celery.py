@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 try:
     import celery
     from celery.beat import ScheduleEntry, Scheduler
-    from celery.exceptions import ImproperlyConfigured
+    from celery.exceptions import Ignore, ImproperlyConfigured
     from celery.utils.time import maybe_make_aware
 except ImportError as _missing:
     raise ImportError(
@@ -200,7 +200,8 @@ class Once(celery.Task):
 
     A task that finds an equal one running, on any worker, is skipped: it returns None, and the log says which one runs.
     So is one that has run in the period. But a task that comes again, by a retry or as its worker has died, waits for
-    itself: a dead worker holds the lock for as long as its session lasts.
+    itself: a dead worker holds the lock for as long as its session lasts. If it still runs then, the second one is
+    ignored, and leaves the result to it.
 
     A retry is one more start, so a task that retries needs `until_success` beside `once_per`.
 
@@ -275,8 +276,13 @@ class Once(celery.Task):
                     raise
                 if (owner := lock.owner()) is None:
                     continue
-                if patience or mine is None or owner.label != mine:
+                if mine is None or owner.label != mine:
                     return self._skip(busy)
+                if patience:
+                    # Its worker lives: the broker has given the task out again. To skip would be to succeed, with None
+                    # as the result, and with what follows in a chain, before the run that goes on.
+                    self._skip(busy)
+                    raise Ignore(str(busy)) from None
                 # A dead worker's session ends within its timeout and a tick.
                 patience = 2 * Session.of(client).timeout
 

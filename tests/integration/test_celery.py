@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import ROOT, line_from, state_of, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import JSON, Election, RLock, SharedValue
+from zkconcurrent import JSON, Election, RLock, SharedValue, namespace
 from zkconcurrent.celery import Beat, Once, _clients
 from zkconcurrent.testing import Server
 
@@ -164,6 +164,11 @@ def app(zookeeper: Server, zk_path: str) -> Iterator[Celery]:
         client.close()
 
 
+def reports() -> str:
+    """Report."""
+    return "reported"
+
+
 def test_which_tasks_are_equal(app: Celery, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
     """Those of one path: by default, of one name and the same arguments. One that is skipped returns None."""
 
@@ -207,6 +212,16 @@ def test_any_class_and_any_id(app: Celery, zk: KazooClient, zk_path: str) -> Non
         assert report.apply().get() is None
     for task_id in ("a", "nightly-report-of-all-orders/" * 5, "two\nlines"):
         assert report.apply(task_id=task_id).get().startswith("hello: ")
+
+
+def test_a_task_that_is_given_out_again(app: Celery, zk: KazooClient, zk_path: str) -> None:
+    """While its first run goes on, the second one ends without a result, which would take the place of that one's."""
+    app.conf.zkconcurrent_url += "?timeout=1"
+    report = app.task(reports, base=Once, name="again", path="/again", shared=False)
+    with namespace(zk, zk_path, label="the id").RLock("again"):
+        assert report.apply(task_id="the id").state == "IGNORED"
+        assert report.apply(task_id="another").state == "SUCCESS"
+    assert report.apply(task_id="the id").get() == "reported"
 
 
 def test_once_in_a_period(app: Celery, caplog: pytest.LogCaptureFixture) -> None:
