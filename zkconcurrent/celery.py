@@ -224,21 +224,21 @@ class Once(celery.Task):
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a task that is skipped while an equal one runs."""
         # Not in `__init__`: a class of tasks may have its own, and calls no other, as Celery's has none.
-        task: Self = super().__new__(cls)
+        self: Self = super().__new__(cls)
         # In the place of `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
-        run = task._run_now = task.run
+        run = self._run_now = self.run
 
         @functools.wraps(run)
         def once(*args: Any, **kwargs: Any) -> Any:
-            return task._run_once(*args, **kwargs)
+            return self._run_once(*args, **kwargs)
 
-        task.run = once
-        if task.once_per is not None:
-            check_period("once_per", task.once_per)
-        if task.path is not None:
+        self.run = once
+        if self.once_per is not None:
+            check_period("once_per", self.once_per)
+        if self.path is not None:
             # Else the name, which the path has, may still be missing.
-            _ = task._template
-        return task
+            _ = self._template
+        return self
 
     @functools.cached_property
     def _signature(self) -> inspect.Signature:
