@@ -20,8 +20,8 @@ _HEAD = """\
 Made by `docs/commands.py` from what `zkconcurrent COMMAND --help` says. [Run a job under a lock, and see who holds
 it](../how-to/command.md) shows how to use it.
 
-Each command but `completion` needs a server: the URL in `$ZKCONCURRENT_URL`, such as `zk://host1,host2:2182/app?timeout=30`,
-or `--url URL`, where a password shows in `ps`, or `--url-file FILE`, a file that has the URL in its first line.
+Each command but `completion` needs the URL of a server, such as `zk://host1,host2:2182/app?timeout=30`. It is in
+`$ZKCONCURRENT_URL`, behind `--url` (where a password shows in `ps`), or in the first line of a file: `--url-file FILE`.
 """
 _OF_ALL = ("help", "url", "url_file")
 _COUNTS = {None: "{}", "?": "[{}]", "+": "{}..."}
