@@ -118,8 +118,8 @@ def test_the_check_can_fail() -> None:
 
 
 def test_the_map_names_every_module() -> None:
-    """The map in the docs has each module of the library, but for those of one primitive, which every layer has."""
-    page = PACKAGE.parent / "docs" / "explanation" / "design.md"
+    """The map in ARCHITECTURE.md has each module of the library, but for those of one primitive, which every layer has."""
+    page = PACKAGE.parent / "ARCHITECTURE.md"
     drawn = set(re.findall(r"\w+", page.read_text().split("```")[1]))
     drawn |= {"_version", "value", *(name.removeprefix("_threads.") for name in HOMES.values())}
     last = {name: name.rpartition(".")[2] for name in modules()}
