@@ -118,7 +118,7 @@ def test_the_check_can_fail() -> None:
 
 
 def test_the_map_names_every_module() -> None:
-    """The map in ARCHITECTURE.md has each module of the library, but for those of one primitive, which every layer has."""
+    """The map has each module of the library, but for those of one primitive, which every layer has."""
     page = PACKAGE.parent / "ARCHITECTURE.md"
     drawn = set(re.findall(r"\w+", page.read_text().split("```")[1]))
     drawn |= {"_version", "value", *(name.removeprefix("_threads.") for name in HOMES.values())}
