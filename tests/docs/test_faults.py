@@ -39,7 +39,7 @@ def test_the_tests_that_pages_name_are_there() -> None:
     """Each test, or file below `tests`, that a page names exists."""
     named = [
         (file, test)
-        for page in DOCS.rglob("*.md")
+        for page in [*DOCS.rglob("*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
         for file, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text())
     ]
     assert named
