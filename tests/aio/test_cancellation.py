@@ -205,7 +205,8 @@ def test_at_each_sleep(
             proxy.delay(0.005)
         pytest.fail("it sleeps for ever")
 
-    assert run(main()) > 0
+    # No watcher looks at the stacks of loops whose tasks are collected: CPython 3.11 crashed there.
+    assert (asyncio.run if strikes == CLOSED else run)(main()) > 0
 
 
 class End:

@@ -53,6 +53,11 @@ class Terminal:
         self.text = self.text[found.end() :]
         return found
 
+    def resume(self) -> None:
+        """Have the stopped job go on; wait until it has the terminal, as bash drops what was typed before."""
+        self.run("fg")
+        eventually(lambda: os.tcgetpgrp(self.descriptor) != os.getpgid(self.pid))
+
     def run(self, line: str) -> None:
         """Type a line that runs something."""
         self.type(f"{line}\n")
@@ -116,7 +121,7 @@ def test_a_stop(terminal: Terminal, zk: KazooClient, zk_path: str) -> None:
         terminal.expect(re.escape(PROMPT))
         assert all(state_of(pid) == "T" for pid in below(guard))
         assert len(children(zk, zk_path)) == 1
-        terminal.run("fg")
+        terminal.resume()
         terminal.type(f"{word}\n")
         terminal.expect(f"^got {word}$")
     terminal.type("\x04")
@@ -134,7 +139,7 @@ def test_a_stop_in_a_script(terminal: Terminal, zk_path: str, tmp_path: os.PathL
     terminal.type("\x1a")
     terminal.expect("Stopped")
     terminal.expect(re.escape(PROMPT))
-    terminal.run("fg")
+    terminal.resume()
     terminal.type("word\n")
     terminal.expect("^got word$")
     terminal.expect("^after 0$")
@@ -179,7 +184,7 @@ def test_in_the_background(terminal: Terminal, zk_path: str) -> None:
             break
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    terminal.run("fg")
+    terminal.resume()
     terminal.type("word\n")
     terminal.expect("^got word$")
     assert terminal.code() == 0
