@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 import zkconcurrent
-from tests.conftest import Connect, InThread
+from tests.conftest import Connect, InThread, await_heartbeat
 from tests.helpers.contenders import at_the_handoff
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.grammar import Grammar
@@ -213,6 +213,7 @@ def test_a_conditions_wait_that_is_refused(connect: Connect, proxy: Proxy, zk: K
     zk.create(zk_path, acl=[make_acl("world", "anyone", read=True, create=True)])
     zk.create(f"{zk_path}/condition", acl=[make_acl("world", "anyone", read=True)])
     client = connect(proxy.hosts, timeout=40.0)
+    await_heartbeat(client)  # a multi of a heartbeat would be held, and all replies behind it
     lock = RLock(client, f"{zk_path}/lock", hold_limit=limit, on_hold_limit="lose")
     condition = Condition(client, f"{zk_path}/condition", lock)
     condition.acquire()
