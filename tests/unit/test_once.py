@@ -161,6 +161,15 @@ def test_the_mark_is_deleted_meanwhile() -> None:
     assert isinstance(sent(steps, (None, None)).operations[1], Create)
 
 
+def test_a_hold_that_is_gone_at_the_first_look() -> None:
+    """If the lock's node is gone as the mark is read, the job does not run, with a mark or without."""
+    for found in (None, mark(at=0.0, waited=0.0)):
+        steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, None)
+        next(steps)
+        with pytest.raises(NodeGone):
+            sent(steps, (None, None, found))
+
+
 @pytest.mark.parametrize("failure", [NoNode, SessionExpired, NodeGone])
 def test_a_hold_that_is_gone(failure: type[Failure]) -> None:
     """If the lock's node is gone as the mark is written, nothing is: the hold is lost."""
