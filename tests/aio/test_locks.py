@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.calls import LOCKS
 from tests.aio.loops import idle, nodes, run, soon, until
-from tests.conftest import FAST, Connect
+from tests.conftest import FAST, Connect, await_heartbeat
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, WaitCancelledError, aio
@@ -257,6 +257,7 @@ def test_a_loss_that_is_found_at_once(
     async def main() -> None:
         await lock.acquire()
         lost = lock.lost
+        await asyncio.to_thread(await_heartbeat, zk)  # another one would find the loss before the release
         theirs.delete(f"{zk_path}/a/{theirs.get_children(f'{zk_path}/a')[0]}")
         monkeypatch.setattr(core, "_begin_release", begun)
         lock.release()
