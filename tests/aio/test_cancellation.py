@@ -33,6 +33,9 @@ MORE = 20  # requests of a clean-up, heartbeats included
 ROUND_TRIP = 0.02
 # A party whose loop is closed may break its barrier, as one that dies; an async generator is the closed loop's to end.
 BREAKS = ("barrier", "barrier, as the last", "election, observe")
+# CPython 3.11.7 crashed in 3 of 9 whole runs as it collected the task of this call, never in runs of this file alone; why
+# is not known. `test_as_it_waits` closes the loop of this call, too, but keeps its task.
+CRASHES = ("election, lead",)
 Call = Callable[[], Awaitable[object]]
 
 
@@ -205,8 +208,7 @@ def test_at_each_sleep(
             proxy.delay(0.005)
         pytest.fail("it sleeps for ever")
 
-    # No watcher looks at the stacks of loops whose tasks are collected: CPython 3.11 crashed there.
-    assert (asyncio.run if strikes == CLOSED else run)(main()) > 0
+    assert run(main()) > 0
 
 
 class End:
