@@ -33,8 +33,8 @@ MORE = 20  # requests of a clean-up, heartbeats included
 ROUND_TRIP = 0.02
 # A party whose loop is closed may break its barrier, as one that dies; an async generator is the closed loop's to end.
 BREAKS = ("barrier", "barrier, as the last", "election, observe")
-# CPython 3.11.7 crashed in 3 of 9 whole runs as it collected the task of this call, and never in runs of this file; why is
-# not known. `test_as_it_waits` closes the loop of this call, too, but keeps its task.
+# CPython 3.11.7 crashed in 3 of 9 whole runs as it collected the task of this call, and never in runs of this file.
+# Why is not known. `test_as_it_waits` closes the loop of this call, too, but keeps its task.
 CRASHES = ("election, lead",)
 Call = Callable[[], Awaitable[object]]
 
