@@ -117,7 +117,7 @@ class Beat(Scheduler):
             if self._leads():
                 return super().tick(*args, **kwargs)  # type: ignore[no-any-return]
         except (LockLostError, OutcomeUnknownError) as error:
-            # What was due is still due, unless the time of it is written: then it may have been sent.
+            # An entry that was due is still due, unless its time was written: then this beat may have sent it.
             _log.warning("leads no more: %s", error)
             self._term = None
         return 0.0
