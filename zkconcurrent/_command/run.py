@@ -302,13 +302,14 @@ class _Run:
 
     def _stop(self, *, lent: bool) -> None:
         """Stop as a job, until the shell lets it go on; where no shell is, the kernel lets it go on at once."""
-        if lent:
-            # The terminal's stop was for all processes of the caller's group, but went to the command's.
-            signal.signal(signal.SIGTSTP, signal.SIG_IGN)
-            os.killpg(os.getpgrp(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        # To this thread: so it is stopped before the next line.
-        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        if lent:
+            # The terminal's stop was for all processes of the caller's group, but went to the command's. This process
+            # stops with them: a shell that sees a script stop may let the job go on before a second signal is sent.
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+        else:
+            # To this thread: so it is stopped before the next line.
+            signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
         if signal.SIGTSTP in self._caught:
             signal.signal(signal.SIGTSTP, _note)
 
