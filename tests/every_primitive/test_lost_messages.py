@@ -27,7 +27,7 @@ CALLS = sorted(REQUESTS - {"ping", "auth", "connect", "closeSession"})
 CHANGING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{14,27}|[0-9a-f]{8,}|[0-9A-F]{8,}")
 """What differs from run to run: names that are drawn, sessions and sequence numbers."""
 GENERATION = re.compile(r"/\d{10}")
-"""A barrier's generation that is over stays for a later call if its party's node goes after the next party has looked."""
+"""A barrier's generation. One that is over stays for a later call if its party's node goes after the next one looks."""
 
 
 def is_a_call(message: Message) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import WatchedEvent
 
 from tests.helpers.eventually import eventually
 from tests.helpers.forwarder import Forwarder, SlowConnection
@@ -54,45 +55,69 @@ def test_the_first_hold(old: Callable[..., KazooClient], zk_path: str) -> None:
         assert Session.of(client).link.connection is connection
 
 
-def listens(client: KazooClient) -> None:
-    """Listen for changes of the connection."""
-    client.add_listener(lambda _: None)
+class Watching:
+    """A client's listener and watches of each kind, the nodes that they watch, and what they have seen."""
 
+    def __init__(self, client: KazooClient, other: KazooClient, path: str) -> None:
+        self._other, self._path = other, path
+        for name in ("data", "gone", "children/one"):
+            other.create(f"{path}/{name}", b"", makepath=True)
+        self.states: list[str] = []
+        self.events: list[tuple[str, str]] = []
+        client.add_listener(self.states.append)
+        client.get(f"{path}/data", watch=self.note)
+        client.exists(f"{path}/gone", watch=self.note)
+        client.exists(f"{path}/made", watch=self.note)
+        client.get_children(f"{path}/children", watch=self.note)
 
-def watches(client: KazooClient) -> None:
-    """Watch a node's data."""
-    client.exists("/zookeeper", watch=lambda _: None)
+    def note(self, event: WatchedEvent) -> None:
+        """Note an event."""
+        self.events.append((event.type, event.path.removeprefix(self._path)))
 
+    def change(self) -> None:
+        """Change each node that is watched."""
+        self._other.set(f"{self._path}/data", b"changed")
+        self._other.delete(f"{self._path}/gone")
+        self._other.create(f"{self._path}/made")
+        self._other.create(f"{self._path}/children/two")
 
-def watches_children(client: KazooClient) -> None:
-    """Watch a node's children."""
-    client.get_children("/zookeeper", watch=lambda _: None)
+    def check(self) -> None:
+        """Wait until each watch has seen its change, once, and the listener nothing."""
+        seen = [("CHANGED", "/data"), ("CHILD", "/children"), ("CREATED", "/made"), ("DELETED", "/gone")]
+        eventually(lambda: sorted(self.events) == seen, str(self.events))
+        assert not self.states
 
 
 @pytest.mark.fault(252)
-@pytest.mark.parametrize(
-    ("options", "use"),
-    [
-        ({}, listens),
-        ({}, watches),
-        ({}, watches_children),
-        ({"connection_retry": {"max_tries": 3}}, None),
-        ({"connection_retry": {"max_tries": -1, "deadline": 60}}, None),
-        ({"read_only": True}, None),
-    ],
-    ids=["a listener", "a watch", "a watch of children", "few tries", "a deadline", "read-only"],
-)
-def test_nobody_is_disturbed(
-    options: dict[str, Any],
-    use: Callable[[KazooClient], None] | None,
-    old: Callable[..., KazooClient],
-    zk_path: str,
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["later", "meanwhile"])
+def test_nobody_is_disturbed(meanwhile: bool, old: Callable[..., KazooClient], zk: KazooClient, zk_path: str) -> None:
+    """Another connection takes the place of the old one: listeners see nothing, and watches each change, once."""
+    client = old(connection_retry={"max_tries": 1})
+    program = Watching(client, zk, f"{zk_path}-watched")
+    lock = Lock(client, zk_path)
+    if meanwhile:
+        connection = client._connection
+        connect = connection._connect
+
+        def connected(*address: Any) -> Any:
+            program.change()
+            return connect(*address)
+
+        connection._connect = connected
+    with lock:
+        assert Session.of(client).link.connection is not None
+    if not meanwhile:
+        assert not program.events
+        program.change()
+    program.check()
+
+
+@pytest.mark.fault(252)
+def test_what_can_not_be_replaced(
+    old: Callable[..., KazooClient], zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The connection stays where the program would notice, or the next one may not come; the log names the wait."""
-    client = old(timeout=4, **options)
-    if use is not None:
-        use(client)
+    """The connection stays, and the log names the wait for the proof."""
+    client = old(timeout=4, read_only=True)
     with caplog.at_level(logging.INFO, "zkconcurrent.waits"):
         lock = Lock(client, zk_path)
         assert lock.acquire(timeout=20)
@@ -106,18 +131,30 @@ def test_nobody_is_disturbed(
 
 
 @pytest.mark.fault(252)
+def test_no_other_connection(old: Callable[..., KazooClient], zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Where the server refuses another one, the old one stays, with all watches, and the lock is acquired later."""
+    client = old(proxy.hosts, timeout=4)
+    program = Watching(client, zk, f"{zk_path}-watched")
+    proxy.refuse()
+    with Lock(client, zk_path):
+        assert Session.of(client).link.connection is None
+    program.change()
+    program.check()
+
+
+@pytest.mark.fault(252)
 def test_a_request_of_the_program(old: Callable[..., KazooClient], zk_path: str) -> None:
     """A request that is made as the connection is replaced does not fail: it goes out on the next one."""
     replies: list[Any] = []
 
     class Asks(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "Connection dropped" in record.getMessage():
+            if record.getMessage().startswith("Connecting to"):
                 replies.append(client.get_async("/"))
 
     logger = logging.Logger(zk_path)
-    logger.addHandler(Asks())
     client = old(logger=logger)
+    logger.addHandler(Asks())
     with Lock(client, zk_path):
         pass
     (reply,) = replies

@@ -15,7 +15,7 @@ from .._client.url import parse
 from .._errors import ClientError, RefusedError
 from .._kazoo.link import Link
 from .._kazoo.replies import Reply, kazoo_errors, no_wakeup
-from .._kazoo.transport import TooLarge
+from .._kazoo.requests import TooLarge
 from .arguments import server_url
 from .outcome import CommandError, Exit
 

@@ -57,7 +57,7 @@ class Listener:
         transport.opening.on_old_timeout = self.adopt
         transport.on_raw_event = self._on_raw_event
         transport.on_data_watch = self._on_data_watch
-        transport.quiet_listeners = {self._on_state}
+        transport.on_renewed = partial(self._on_state, KazooState.CONNECTED)
         if client.registry.session is None:
             transport.nudge()
             self.adopt()

@@ -23,7 +23,7 @@ _OF_CONNECTION = (
     *("_expand_client_hosts", "_invoke", "_read", "_read_header", "_read_response", "_read_sock", "_read_socket"),
     *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
-    *("connection_stopped", "handler"),
+    *("connection_stopped", "handler", "ping_outstanding"),
 )
 _OF_HANDLER = (
     *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
@@ -79,7 +79,6 @@ class PrivateParts:
         client: the client.
         connection: its connection, over all reconnects.
         routine: the thread, or greenlet, of the connection.
-        socket: the socket of the connection; None or closed while there is none.
         pending: the requests that were sent and have no reply yet, each with its reply and its number.
         queue: the requests that wait to be sent, each with its reply.
         read_sock: the end of the pipe that the connection's thread reads to be woken.
@@ -89,6 +88,7 @@ class PrivateParts:
         child_watchers: by path.
         data_watchers: by path.
         write: sends bytes on the socket.
+        connect: connects to a server, in the client's session.
         walk: goes through the servers once, to connect.
         workers: the threads that run callbacks.
     """
@@ -99,7 +99,6 @@ class PrivateParts:
     # Each of these reads without a frame of Python: a caller looks here several times for each request.
     connection: Any = property(attrgetter("client._connection"))
     routine: Any = property(attrgetter("client._connection._connection_routine"))
-    socket: Any = property(attrgetter("client._connection._socket"))
     pending: Any = property(attrgetter("client._pending"))
     queue: Any = property(attrgetter("client._queue"))
     read_sock: Any = property(attrgetter("client._connection._read_sock"))
@@ -109,6 +108,7 @@ class PrivateParts:
     child_watchers: Any = property(attrgetter("client._child_watchers"))
     data_watchers: Any = property(attrgetter("client._data_watchers"))
     write: Any = property(attrgetter("client._connection._write"))
+    connect: Any = property(attrgetter("client._connection._connect"))
     walk: Any = property(attrgetter("client._connection._connect_loop"))
     workers: Any = property(attrgetter("client.handler._workers"))
 
@@ -116,6 +116,15 @@ class PrivateParts:
     def requested_timeout(self) -> float:
         """The session timeout that the client asks for, in seconds."""
         return float(self.client._session_timeout) / 1000
+
+    @property
+    def socket(self) -> Any:
+        """The socket of the connection; None or closed while there is none."""
+        return self.connection._socket
+
+    @socket.setter
+    def socket(self, sock: object) -> None:
+        self.connection._socket = sock
 
     @property
     def write_sock(self) -> Any:

@@ -10,7 +10,7 @@ from kazoo import exceptions as kazoo_errors
 
 from .._errors import RefusedError
 from .._protocol import operations as op
-from .transport import TooLarge
+from .requests import TooLarge
 
 log = logging.getLogger("zkconcurrent")
 

@@ -27,6 +27,10 @@ from .._protocol.operations import Names
 from .private_parts import PrivateParts
 
 
+class TooLarge(Exception):
+    """The request has more bytes than a server may take."""
+
+
 class CreateContainer(Create2):  # type: ignore[misc]
     """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
 

@@ -21,13 +21,6 @@ along. If an interrupt keeps the next one from coming, the keeper's `nudge` has 
 The connection thread reads all that has arrived in one call; kazoo's reads the length of a reply, then the rest. With
 TLS, kazoo's handler for gevent or another one, and while kazoo's queue has requests, requests go kazoo's way.
 
-A client that was started before its first primitive has a connection that proves nothing yet. The first acquire that
-needs a proof has that connection replaced, once: the request that begins a connection reaches the leader, and a write
-after it proves the lease. kazoo's thread ends the old connection between two requests, when no reply is outstanding;
-requests that are queued meanwhile go out on the next one. Where the program could notice (a listener, a watch), or
-where the next connection might not come (TLS, SASL, a finite `connection_retry`, `read_only`), the acquire waits for
-the proof instead.
-
 One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin anew on each
 connection; but the server tells the changes of a session apart by their numbers, and changes of the last connection may
 still be on their way. A reply to any but the oldest request costs the connection; in kazoo it would end the connection
@@ -56,10 +49,10 @@ from kazoo.protocol.serialization import CloseInstance, Watch
 from kazoo.protocol.states import KeeperState
 
 from .large import LARGE, LargeMessages
-from .old_connection import may_be_replaced
 from .opening import CONNECTED_STATES, Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
-from .requests import refuse_of_other_sessions
+from .renewal import Renewal
+from .requests import TooLarge, refuse_of_other_sessions
 from .send_lock import SendLock
 from .sockets import Files, Poller, Ready, Socket, WakeupSocket, decrypted, raise_interrupt, receive, wait_for_files
 from .watches import OF_DATA, withdraw_removals
@@ -77,10 +70,6 @@ SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
-
-
-class TooLarge(Exception):
-    """The request has more bytes than a server may take."""
 
 
 def _drop_on_error(method: F) -> F:
@@ -108,7 +97,7 @@ class Transport:
         on_close: called on kazoo's thread before the thread asks for the end of the session.
         on_raw_event: called on kazoo's thread with the path of each watch event, and whether that is the node's end.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
-        quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
+        on_renewed: called on kazoo's thread when another connection has taken the place of one older than this.
         large: the large requests and replies.
         max_request: how many bytes a request may have.
     """
@@ -138,8 +127,8 @@ class Transport:
         self.on_close: Callable[[], None] = lambda: None
         self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
-        self.quiet_listeners: set[Callable[[str], object]] = set()
-        self._renews = self._is_renewing = False
+        self.on_renewed: Callable[[], object] = lambda: None
+        self._renewal = Renewal(self.parts, self.opening, self.drop)
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         # The numbers go on from kazoo's, as the client may have been in use before.
         self._xids = itertools.count(self.parts.xid or 0)
@@ -172,26 +161,12 @@ class Transport:
         if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent) or self.opening.is_untold):
             pipe.wake()
 
-    @property
-    def renewable(self) -> bool:
-        """Whether the connection is older than this, and may be replaced."""
-        return self.opening.handshake is None and may_be_replaced(self.parts, self.quiet_listeners)
-
     def renew(self) -> bool:
-        """Have kazoo replace a connection that is older than the transport, once nothing waits for a reply on it.
-
-        Return whether it may be replaced.
-
-        The library knows when the request that opens the next connection is sent. So the first hold of a client that
-        was started long ago need not wait until other requests are old enough to prove its lease. No request of the
-        program fails because of this: those that are made meanwhile are sent on the next connection.
-        """
-        if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
-            return False
-        self._renews = True
-        if (pipe := self._wakeup_socket()) is not None:
+        """Have a connection that is older than this replaced; see `renewal.py`. Return whether it may be."""
+        self._renewal.wanted = self._renewal.possible
+        if self._renewal.wanted and (pipe := self._wakeup_socket()) is not None:
             pipe.wake()
-        return True
+        return self._renewal.wanted
 
     @property
     def awaited_xid(self) -> int | None:
@@ -328,14 +303,16 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
 
     def _renew_if_idle(self) -> None:
-        """End the connection if `renew` asks for it and nothing waits for a reply; in the turn of this thread."""
-        if not self._renews or self.parts.queue or self.parts.pending or self._pending_auths:
+        """Replace the connection if `renew` asks for it and nothing waits for a reply; in the turn of this thread."""
+        renewal, pipe = self._renewal, self._wakeup_socket()
+        if not renewal.wanted or pipe is None or self.parts.queue or self.parts.pending or self._pending_auths:
             return
-        self._renews = False
-        if not self.renewable:
-            return
-        self._turn, self._is_renewing = None, True
-        raise kazoo_errors.ConnectionDropped("zkconcurrent reconnects once, to learn at once that the session lives")
+        if asked := renewal.ask():
+            for _ in range(asked):
+                pipe.wake()
+        elif renewal.replace():
+            self._turn = None
+            self.on_renewed()
 
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
@@ -344,10 +321,6 @@ class Transport:
         with contextlib.suppress(Exception):
             self.large.lost()
         self.opening.addresses.lost()
-        if self._is_renewing:
-            self._is_renewing = False
-            # Nothing was pending, and all requests queued since then are sent on the next connection.
-            return
         self.parts.pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)
@@ -400,7 +373,7 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request = pending[0][0]
         result = self._kazoo.read_response(header, buffer, offset)
-        if self._renews:
+        if self._renewal.wanted:
             # The last look found that something waited for a reply.
             self.renew()
         if request.type in OF_DATA and request.watcher is not None:
@@ -413,6 +386,7 @@ class Transport:
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         """Take a watch event. kazoo passes it to the watchers of its very path, and so to none of a recursive watch."""
         event = Watch.deserialize(buffer, offset)[0]
+        self._renewal.note_event(event.path)
         self.on_raw_event(event.path, event.type == DELETED)
         self._kazoo.read_watch_event(buffer, offset)
 

@@ -8,10 +8,18 @@ the queue: the watchers of all earlier requests are noted, or pending, and each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from kazoo.protocol.serialization import Exists, GetChildren, GetChildren2, GetData, int_struct, write_string
+from kazoo.protocol.serialization import (
+    Exists,
+    GetChildren,
+    GetChildren2,
+    GetData,
+    int_struct,
+    long_struct,
+    write_string,
+)
 from kazoo.protocol.states import WatchedEvent
 
 from .private_parts import PrivateParts
@@ -70,6 +78,38 @@ class RemoveWatches(_WatchRequest):
     def __init__(self, path: str, kind: int, ours: Watcher | None) -> None:
         super().__init__(path, kind)
         self.ours = ours
+
+
+class SetWatches:
+    """The request to leave the watches again that the session had on its last connection.
+
+    For each node that has changed since, the server sends an event in place of the watch.
+
+    Args:
+        zxid: that of the last reply on that connection.
+        *paths: of three kinds, the paths: watches of the data of nodes; of the creation of nodes; and of children.
+    """
+
+    type = 101
+    path = ""
+
+    def __init__(self, zxid: int, *paths: Sequence[str]) -> None:
+        self._zxid = zxid
+        self._paths = paths
+
+    def __bool__(self) -> bool:
+        return any(self._paths)
+
+    def serialize(self) -> bytearray:
+        """Return the request's bytes."""
+        body = bytearray(long_struct.pack(self._zxid))
+        for paths in self._paths:
+            body += int_struct.pack(len(paths)) + b"".join(map(write_string, paths))
+        return body
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        """Read the reply."""
 
 
 class RemovalWithdrawn(Exception):
