@@ -131,15 +131,31 @@ def test_what_can_not_be_replaced(
 
 
 @pytest.mark.fault(252)
-def test_no_other_connection(old: Callable[..., KazooClient], zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Where the server refuses another one, the old one stays, with all watches, and the lock is acquired later."""
+@pytest.mark.parametrize("how", ["refused", "closed"])
+def test_no_other_connection(
+    how: str, old: Callable[..., KazooClient], zk: KazooClient, proxy: Proxy, zk_path: str
+) -> None:
+    """Where the server takes no other one, the old one stays, with all watches, and the lock is acquired later."""
     client = old(proxy.hosts, timeout=4)
     program = Watching(client, zk, f"{zk_path}-watched")
-    proxy.refuse()
+    if how == "refused":
+        proxy.refuse()
+    else:
+        proxy.lose_request("connect")
     with Lock(client, zk_path):
         assert Session.of(client).link.connection is None
     program.change()
     program.check()
+
+
+@pytest.mark.fault(252)
+def test_another_connection_that_is_lost(old: Callable[..., KazooClient], proxy: Proxy, zk_path: str) -> None:
+    """If the server has ended the old one for it, the client connects anew, in the same session."""
+    client = old(proxy.hosts)
+    session = client.client_id
+    with proxy.lose_answer("connect") as fault, Lock(client, zk_path):
+        assert fault.injected.is_set()
+        assert client.client_id == session
 
 
 @pytest.mark.fault(252)

@@ -72,6 +72,13 @@ def check_kazoo(client: KazooClient) -> None:
         )
 
 
+def _part(path: str) -> property:
+    """Return a property that reads and sets a part."""
+    above, _, name = path.rpartition(".")
+    owner = attrgetter(above)
+    return property(attrgetter(path), lambda parts, value: setattr(owner(parts), name, value))
+
+
 class PrivateParts:
     """The private parts of one kazoo client, and of its present connection and handler, as they are at each look.
 
@@ -79,6 +86,9 @@ class PrivateParts:
         client: the client.
         connection: its connection, over all reconnects.
         routine: the thread, or greenlet, of the connection.
+        socket: the socket of the connection; None or closed while there is none.
+        write_sock: the end of the pipe that wakes the connection's thread; None if the client is closed.
+        xid: the number of the last request; None before the first connection.
         pending: the requests that were sent and have no reply yet, each with its reply and its number.
         queue: the requests that wait to be sent, each with its reply.
         read_sock: the end of the pipe that the connection's thread reads to be woken.
@@ -97,52 +107,28 @@ class PrivateParts:
         self.client = client
 
     # Each of these reads without a frame of Python: a caller looks here several times for each request.
-    connection: Any = property(attrgetter("client._connection"))
-    routine: Any = property(attrgetter("client._connection._connection_routine"))
-    pending: Any = property(attrgetter("client._pending"))
-    queue: Any = property(attrgetter("client._queue"))
-    read_sock: Any = property(attrgetter("client._connection._read_sock"))
-    read_only: Any = property(attrgetter("client._connection._ro_mode"))
-    session_id: Any = property(attrgetter("client._session_id"))
-    stopped: Any = property(attrgetter("client._stopped"))
-    child_watchers: Any = property(attrgetter("client._child_watchers"))
-    data_watchers: Any = property(attrgetter("client._data_watchers"))
-    write: Any = property(attrgetter("client._connection._write"))
-    connect: Any = property(attrgetter("client._connection._connect"))
-    walk: Any = property(attrgetter("client._connection._connect_loop"))
-    workers: Any = property(attrgetter("client.handler._workers"))
+    connection: Any = _part("client._connection")
+    routine: Any = _part("client._connection._connection_routine")
+    socket: Any = _part("client._connection._socket")
+    write_sock: Any = _part("client._connection._write_sock")
+    xid: Any = _part("client._connection._xid")
+    pending: Any = _part("client._pending")
+    queue: Any = _part("client._queue")
+    read_sock: Any = _part("client._connection._read_sock")
+    read_only: Any = _part("client._connection._ro_mode")
+    session_id: Any = _part("client._session_id")
+    stopped: Any = _part("client._stopped")
+    child_watchers: Any = _part("client._child_watchers")
+    data_watchers: Any = _part("client._data_watchers")
+    write: Any = _part("client._connection._write")
+    connect: Any = _part("client._connection._connect")
+    walk: Any = _part("client._connection._connect_loop")
+    workers: Any = _part("client.handler._workers")
 
     @property
     def requested_timeout(self) -> float:
         """The session timeout that the client asks for, in seconds."""
         return float(self.client._session_timeout) / 1000
-
-    @property
-    def socket(self) -> Any:
-        """The socket of the connection; None or closed while there is none."""
-        return self.connection._socket
-
-    @socket.setter
-    def socket(self, sock: object) -> None:
-        self.connection._socket = sock
-
-    @property
-    def write_sock(self) -> Any:
-        """The end of the pipe that wakes the connection's thread; None if the client is closed."""
-        return self.connection._write_sock
-
-    @write_sock.setter
-    def write_sock(self, pipe: object) -> None:
-        self.connection._write_sock = pipe
-
-    @property
-    def xid(self) -> Any:
-        """The number of the last request; None before the first connection."""
-        return self.connection._xid
-
-    @xid.setter
-    def xid(self, number: int) -> None:
-        self.connection._xid = number
 
 
 class Replaced(SimpleNamespace):
