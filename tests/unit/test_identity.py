@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import sys
 import threading
-from functools import partial
-from types import FrameType
-from typing import Any
-
-import pytest
 
 from tests.helpers.processes import run_python
-from zkconcurrent._runtime import identity as _identity
 from zkconcurrent._runtime.identity import ended, ident
 from zkconcurrent._runtime.identity import of_thread as me
 
@@ -48,45 +40,3 @@ assert sum(ended(each) for each in seen) >= 18  # gevent may keep the last one f
 assert not ended(me())
 """
     run_python("-c", program)
-
-
-@pytest.mark.parametrize("stop", range(1, 8))
-def test_asked_while_it_is_made(stop: int) -> None:
-    """A signal handler or a finalizer that asks while the number is being made is told the same number."""
-    me = partial(getattr, _identity._Owner(), "number")
-    nested: list[int] = []
-    lines = 0
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:  # noqa: ARG001
-        nonlocal lines
-        if frame.f_code.co_name == "__get__" and frame.f_code.co_filename == _identity.__file__:
-            lines += 1
-            if lines == stop:
-                nested.append(me())
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        number = me()
-    finally:
-        sys.settrace(before)
-    assert nested == [number]
-    assert me() == number
-    assert not ended(number)
-
-
-@pytest.mark.fault(471)
-def test_a_host_name_that_is_not_utf_8() -> None:
-    """Nodes tell it escaped; so a program can print it, and the default id of a candidate has it."""
-    program = """
-import os, socket
-socket.gethostname = lambda: os.fsdecode(b"h\\xe9te")
-import zkconcurrent
-with zkconcurrent.connect("memory:") as zk:
-    lock, election = zkconcurrent.Lock(zk, "/lock"), zkconcurrent.Election(zk, "/election")
-    with lock, election.lead():
-        print(lock.owner().host, election.leader().id)
-"""
-    ended = run_python("-c", program)
-    assert re.fullmatch(r"h\\xe9te \d+@h\\xe9te#[0-9a-f]{8}\n", ended.stdout), ended

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import resource
 import struct
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.contract.raw import (
-    CHECK,
     CLOSE,
     CREATE,
     DELETE,
@@ -36,7 +34,6 @@ from zkconcurrent._memory.changes import (
     Code,
     Create,
     Delete,
-    Made,
     Opened,
     Operation,
     Refused,
@@ -115,21 +112,6 @@ def any_operation(chosen: random.Random) -> Operation:
     )
 
 
-def test_the_end_of_a_session_in_a_tree_that_has_missed_a_delete() -> None:
-    """The node that it has more goes too, as a server of ZooKeeper's removes all that it knows of the session."""
-    first, second = Tree(), Tree()
-    acl = ((31, "world", "anyone"),)
-    made = (Opened(1, 1000), Made("/a", b"", acl, 1, 1, 0), Made("/b", b"", acl, 1, 2, 0))
-    first.apply(made, 1)
-    second.apply(made, 1)
-    first.apply(first.plan(1, [Delete("/a")], 0), 2)
-    end = first.plan_end(1)
-    first.apply(end, 3)
-    assert {event.path for event in second.apply(end, 3).events} == {"/a", "/b"}
-    assert second.nodes.keys() == first.nodes.keys()
-    assert not second.sessions
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_plan_alters_nothing_and_a_change_says_all(seed: int, tmp_path: Path) -> None:
     """A second tree that applies the changes, and one that is read from their journal, are equal to the first."""
@@ -177,51 +159,6 @@ def test_a_journal_that_is_cut_short(tmp_path: Path) -> None:
         journal.close()
 
 
-@pytest.mark.fault(469)
-def test_a_journal_on_a_full_disk(tmp_path: Path) -> None:
-    """A change that only a part of is written is refused, and those after it are kept."""
-    journal = Journal(tmp_path / "journal")
-    tree = journal.read()
-    large, small = (tree.plan(0, [Create(path, bytes(size))], 0) for path, size in (("/large", 10_000), ("/small", 1)))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, hard))
-    try:
-        with pytest.raises(OSError, match="No space left"):
-            journal.write(1, large)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    journal.write(1, small)
-    assert {"/small"} == journal.read().nodes.keys() & {"/small", "/large"}
-    journal.close()
-
-
-def test_the_last_number() -> None:
-    """A sequential node gets the last number again and again; in one multi, those beyond it are negative."""
-    tree = Tree()
-    tree.nodes["/"].creates = LAST - 1
-    made = []
-    for zxid in range(1, 4):
-        change = tree.plan(0, [Create(f"/{zxid}", flags=2)], 0)
-        tree.apply(change, zxid)
-        made += [step.path for step in change if isinstance(step, Made)]
-    assert made == ["/12147483646", "/22147483647", "/32147483647"]
-    change = tree.plan(0, [Create("/n", flags=2)] * 3, 0)
-    assert [step.path for step in change if isinstance(step, Made)] == [
-        "/n2147483647",
-        "/n-2147483648",
-        "/n-2147483647",
-    ]
-
-
-def test_the_last_version() -> None:
-    """After the last version of a node comes the first negative one."""
-    tree = Tree()
-    tree.apply(tree.plan(0, [Create("/a")], 0), 1)
-    tree.nodes["/a"].version = LAST
-    tree.apply(tree.plan(0, [SetData("/a", b"", LAST)], 0), 2)
-    assert tree.nodes["/a"].version == -LAST - 1
-
-
 def test_a_session_expires() -> None:
     """Not before its timeout, at the next tick after it, with its nodes, and with its connection."""
     bench = Bench()
@@ -260,16 +197,6 @@ def test_the_sessions_of_a_journal_expire() -> None:
     assert {*second.service.tree.sessions} == {one.session}
     assert {path for path in second.service.tree.nodes if path.startswith("/o")} == {"/one"}
     assert second.connect().session > other.session
-
-
-@pytest.mark.parametrize("opcode", [CHECK, DELETE_CONTAINER, MULTI_READ, CREATE_SESSION, 99])
-def test_a_request_that_it_does_not_know(opcode: int) -> None:
-    """It is refused, and the connection is closed, as by ZooKeeper, which leaves a check without a reply."""
-    bench = Bench()
-    connection = bench.connect()
-    assert error(ask(connection, opcode, "/", -1)) == Code.UNIMPLEMENTED
-    assert connection.ended
-    assert connection.session in bench.service.tree.sessions
 
 
 def frames() -> st.SearchStrategy[bytes]:

@@ -11,25 +11,19 @@ import threading
 from collections.abc import AsyncIterator
 from datetime import datetime, timezone
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NoNodeError
 
 import zkconcurrent
 from tests.helpers.kinds import ARGUMENTS, make
-from zkconcurrent import LossCause, RefusedError, Term, aio, testing
+from zkconcurrent import LossCause, aio, testing
 from zkconcurrent._arguments.codec import encoded
 from zkconcurrent._engine.loss_cause import why_lost
-from zkconcurrent._engine.requests import container_failure
-from zkconcurrent._kazoo.link import FORKED, Link
-from zkconcurrent._kazoo.replies import failure
 from zkconcurrent._protocol.lease import Lease
-from zkconcurrent._protocol.operations import EnsureContainer, NodeExists
 from zkconcurrent._protocol.ticket import LossRecord, Ticket
-from zkconcurrent._recipes.nodes import foreign_data
 
 
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
@@ -49,13 +43,6 @@ def test_an_object_of_the_other_package(module: ModuleType) -> None:
         ):
             with pytest.raises(TypeError, match=f"not {re.escape(called)}$"):
                 use()
-
-
-def test_no_message_points_to_a_page_that_no_wheel_has() -> None:
-    """The package names no file of `docs`: it is not installed."""
-    package = Path(zkconcurrent.__file__).parent
-    found = [path for path in package.rglob("*.py") if "docs/" in path.read_text()]
-    assert not found
 
 
 @pytest.mark.fault(259)
@@ -152,30 +139,6 @@ def test_a_coroutine_function_in_place_of_a_function(each: Functions) -> None:
             asyncio.run(call(func))
 
 
-def test_which_functions_are_handed_over() -> None:
-    """The table has what it should: the tests above are not of a few."""
-    names = {(each.name, each.method, each.parameter) for each in FUNCTIONS if each.module is zkconcurrent}
-    assert names >= {
-        ("Barrier", "__init__", "action"),
-        ("Condition", "wait_for", "predicate"),
-        ("Election", "run", "func"),
-        ("Lock", "__init__", "on_lost"),
-        ("MultiLock", "__init__", "on_suspect"),
-        ("PriorityQueue", "__init__", "priority"),
-        ("QueueListener", "__init__", "listener"),
-        ("SharedValue", "update", "func"),
-        ("add_listener", "", "listener"),
-    }
-    names = {(each.name, each.method, each.parameter) for each in FUNCTIONS if each.module is aio}
-    assert ("Condition", "wait_for", "predicate") in names
-    assert ("SharedValue", "wait_for", "predicate") in names
-
-
-def test_a_coroutine_function_for_tasks() -> None:
-    """Objects of tasks await their callbacks."""
-    assert aio.Lock(KazooClient(), "/aio", on_lost=later, on_suspect=Later(), on_revoke=functools.partial(later))
-
-
 @pytest.mark.fault(342)
 @pytest.mark.parametrize("module", [zkconcurrent, aio], ids=lambda module: module.__name__)
 def test_other_coroutine_functions(module: Any) -> None:
@@ -194,16 +157,6 @@ def test_other_coroutine_functions(module: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "Election"])
-def test_a_guard_of_no_transaction(kind: str) -> None:
-    """`guard()` refuses anything but a transaction, also where nothing is held."""
-    made = make(zkconcurrent, kind, client := KazooClient(), "/path")
-    guard = Term(made._leader_lock, None).guard if kind == "Election" else made.guard  # type: ignore[arg-type]
-    for wrong in (None, client, b"data", "/path"):
-        with pytest.raises(TypeError, match=r"^transaction must be a kazoo TransactionRequest, .* not "):
-            guard(wrong)
-
-
 @pytest.mark.fault(259)
 def test_an_item_without_a_codec() -> None:
     """The error names the path, the codec, and the argument that takes another."""
@@ -211,14 +164,6 @@ def test_an_item_without_a_codec() -> None:
         encoded(zkconcurrent.BYTES, object(), "/queue")
     with pytest.raises(TypeError, match=r"'/queue' can't be encoded by zkconcurrent.JSON: .*not JSON serializable"):
         encoded(zkconcurrent.JSON, object(), "/queue")
-
-
-@pytest.mark.fault(259)
-def test_a_restart_is_no_end_of_tries() -> None:
-    """A call that is between `stop` and `start` of a restart says so."""
-    client = KazooClient()
-    client._stopped.clear()  # `start` does so before it starts the thread
-    assert "has stopped the client during this call" in Link(client).why_stopped()
 
 
 @pytest.mark.fault(259)
@@ -242,18 +187,6 @@ def test_every_cause_of_a_loss_has_words() -> None:
         "its lease ran out, as ZooKeeper was out of reach; held for 12.3 s; the last proof of its lease was sent 9.8 s "
         "before, so others may have held it since 2026-01-02 03:04:05 UTC"
     )
-
-
-@pytest.mark.fault(259)
-def test_a_lock_is_at_the_path_of_an_event() -> None:
-    """A node without data is named as what it may be."""
-    assert "that of a lock or semaphore" in str(foreign_data("/path", b"", "an Event has some"))
-
-
-@pytest.mark.fault(259)
-def test_a_fork_names_multiprocessing() -> None:
-    """The remedy for pools is there."""
-    assert "initializer=" in FORKED
 
 
 LOGGERS = {"log", "losses", "deadlocks", "long_waits"}
@@ -295,16 +228,3 @@ def test_log_records_have_constant_texts_and_known_fields() -> None:
         assert names <= FIELDS, where
     page = (Path(zkconcurrent.__file__).parents[1] / "docs" / "how-to" / "operate.md").read_text()
     assert {field for field in FIELDS if f"`{field}`" in page} == FIELDS
-
-
-def test_a_deep_path_that_is_refused() -> None:
-    """Of many containers that are made one by one, the server refuses the first, and the next one lacks that."""
-    call: Any = SimpleNamespace(path="/a/b/c", refused=None)
-
-    def why(path: str, error: Exception) -> Exception:
-        return container_failure(call, EnsureContainer(path), error, failure(error, call.path))
-
-    assert isinstance(why("/a", NoAuthError()), NodeExists)
-    refused = why("/a/b", NoNodeError())
-    assert isinstance(refused, RefusedError)
-    assert "NoAuth" in str(refused)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-import time
-import timeit
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,9 +23,7 @@ from zkconcurrent import (
     LockEvent,
     LockLostError,
     LossCause,
-    Recovered,
     Released,
-    Waiting,
     namespace,
 )
 from zkconcurrent._engine import telling
@@ -151,52 +146,6 @@ def test_a_condition_that_did_not_get_its_lock_back() -> None:
     remove()
 
 
-def test_events_that_are_not_measured() -> None:
-    """An event that ends no acquire and no hold changes nothing, also of kinds yet to come."""
-    registry = prometheus_client.CollectorRegistry()
-    remove = zkconcurrent.prometheus.instrument(registry=registry)
-    provider = MeterProvider(shutdown_on_exit=False)
-    also = zkconcurrent.otel.instrument(meter_provider=provider)
-    for registration in list(telling.registered):
-        for kind in (LockEvent, Waiting, Recovered):
-            registration.listener(kind("Lock", "/order", "exclusive", 1, "me", 0.0, 1, None))
-    assert not [sample for metric in registry.collect() for sample in metric.samples if "_lock_" in sample.name]
-    remove()
-    also()
-    provider.shutdown()
-
-
-def test_the_cost_of_a_cycle() -> None:
-    """To record an acquire and its release costs less than four times what prometheus_client itself takes for them.
-
-    That took 1.25 microseconds where the whole was measured for the page on metrics, and may take 5.
-    """
-    registry = prometheus_client.CollectorRegistry()
-    remove = zkconcurrent.prometheus.instrument(registry=registry)
-    labels = {f"label_{n}": "value" for n in range(4)}
-    counter = prometheus_client.Counter("one", "one", labels, registry=None).labels(**labels)
-    histogram = prometheus_client.Histogram("two", "two", labels, registry=None, buckets=BUCKETS).labels(**labels)
-    told = listener()
-    acquired = Acquired("Lock", "/order/17", "exclusive", 1, "me", 0.0, 1, None, 0.001, False)
-    released = Released("Lock", "/order/17", "exclusive", 1, "me", 0.0, 2, None, 0.5)
-
-    def ours() -> None:
-        told(acquired)
-        told(released)
-
-    def bare() -> None:
-        counter.inc(1)
-        histogram.observe(0.5)
-
-    # In turn, as the machine may be slow at times; of the processor's time, in which others have no part.
-    least = {ours: math.inf, bare: math.inf}
-    for _ in range(100):
-        for each in least:
-            least[each] = min(least[each], timeit.timeit(each, number=200, timer=time.thread_time))
-    assert least[ours] < 4 * least[bare]
-    remove()
-
-
 def test_a_registry_has_them_once() -> None:
     """A second call for one registry is refused and changes nothing; once the first is removed, it is not."""
     registry = prometheus_client.CollectorRegistry()
@@ -254,23 +203,6 @@ zkconcurrent.prometheus.instrument(registry=second)()
     assert in_the_multiprocess_mode(program, tmp_path) == ["wrong", "True", "True"]
 
 
-@pytest.mark.fault(259)
-def test_a_folder_for_several_processes_that_is_given_late() -> None:
-    """Prometheus_client has read the variable as it was imported, and so would write no files."""
-    program = """if True:
-    import os, prometheus_client, zkconcurrent.prometheus
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = "/nowhere"
-    try:
-        zkconcurrent.prometheus.instrument()
-    except RuntimeError as error:
-        print(error)
-    del os.environ["PROMETHEUS_MULTIPROC_DIR"]
-    zkconcurrent.prometheus.instrument()
-    """
-    done = run_python("-c", program)
-    assert "set it before that" in done.stdout
-
-
 def test_a_meter_provider_has_them_once() -> None:
     """So does a meter provider, which keeps its instruments: the next call finds them, and what they observe."""
     reader = InMemoryMetricReader()
@@ -292,34 +224,6 @@ def test_a_meter_provider_has_them_once() -> None:
     assert told["zkconcurrent.lock.acquisitions"][0].value == 1
     again()
     provider.shutdown()
-
-
-@pytest.mark.fault(372)
-@pytest.mark.parametrize("first", ["{}", "given"])
-def test_the_programs_meter_provider_that_is_given(first: str) -> None:
-    """It is the same one, given or not, and whenever the program sets it up: no count doubles."""
-    program = f"""
-from opentelemetry import metrics
-from opentelemetry.sdk.metrics import MeterProvider
-import zkconcurrent.otel
-
-instrument, provider = zkconcurrent.otel.instrument, MeterProvider()
-given = {{"meter_provider": provider}}
-remove = instrument(**{first})
-metrics.set_meter_provider(provider)
-for again in ({{}}, given):
-    try:
-        instrument(**again)
-    except ValueError:
-        print("refused")
-instrument(meter_provider=MeterProvider())()
-remove()
-for again in ({{}}, given):
-    instrument(**again)()
-    print("not refused")
-"""
-    done = run_python("-c", program)
-    assert done.stdout.splitlines() == ["refused"] * 2 + ["not refused"] * 2, done.stderr
 
 
 def test_a_wrong_scope() -> None:
@@ -401,78 +305,6 @@ print("removed", *active())
     ]
 
 
-@pytest.mark.fault(504)
-def test_several_services_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """Locks of one path, and with one token, on several services count each by itself.
-
-    Also where a class of clients has no hash, as one that defines `__eq__`.
-    """
-    program = """
-from kazoo.client import KazooClient
-from zkconcurrent.testing import MemoryServer
-
-zkconcurrent.prometheus.instrument()
-
-class Equal(KazooClient):
-    def __eq__(self, other):
-        return self is other
-
-servers = [MemoryServer() for _ in range(3)]
-for server in servers:
-    server.start()
-clients = [*(zkconcurrent.connect(f"zk://{each.hosts}") for each in servers[:2]), Equal(servers[2].hosts)]
-clients[2].start()
-locks = [zkconcurrent.Lock(client, "/one") for client in clients]
-for lock in locks:
-    lock.acquire()
-print(len({lock.fencing_token for lock in locks}), *active())
-for lock in locks:
-    lock.release()
-    print(*active())
-"""
-    assert in_the_multiprocess_mode(program, tmp_path) == ["1 0 3", "0 2", "0 1", "0 0"]
-
-
-@pytest.mark.fault(306)
-def test_interrupts_and_forks_in_the_multiprocess_mode(tmp_path: Path) -> None:
-    """The counts of what is active are right after an interrupt at any line, and in a child of one that holds."""
-    program = """
-import os
-from tests.helpers.interrupts import InterruptAt
-from zkconcurrent import Acquired, Cancelled, Released, Waiting
-from zkconcurrent._engine import telling
-
-remove = zkconcurrent.prometheus.instrument(registry=prometheus_client.CollectorRegistry())
-[registration] = telling.registered
-
-def interrupted(event, wanted):
-    for line in range(1, 200):
-        try:
-            with InterruptAt(line, "_engine/metrics.py"):
-                registration.listener(event)
-        except KeyboardInterrupt:
-            # Before the first line has run, nothing can be done.
-            assert line == 1 or active() == wanted, (type(event).__name__, line, active())
-        else:
-            return
-    raise AssertionError("it does not end")
-
-for _ in range(2):
-    interrupted(Waiting(*of("b")), [1, 0])
-    interrupted(Acquired(*of("b"), 1.0, True), [0, 1])
-    interrupted(Released(*of("b"), 1.0), [0, 0])
-    interrupted(Waiting(*of("b")), [1, 0])
-    interrupted(Cancelled(*of("b"), 1.0), [0, 0])
-registration.listener(Acquired(*of("a"), 0.0, False))
-if (child := os.fork()) == 0:
-    registration.listener(Acquired(*of("c"), 0.0, False))
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-print(*active())
-"""
-    assert in_the_multiprocess_mode(program, tmp_path) == ["0 2"]
-
-
 @pytest.mark.parametrize(
     ("module", "needs", "extra"),
     [("otel", "opentelemetry", "otel"), ("prometheus", "prometheus_client", "prometheus")],
@@ -488,12 +320,3 @@ def test_without_the_extra(module: str, needs: str, extra: str) -> None:
     )
     done = run_python("-c", code)
     assert done.stdout.endswith(f"pip install 'zkconcurrent[{extra}]'\n")
-
-
-def test_the_extras_are_not_loaded_unasked() -> None:
-    """All of the library's names load neither of the two packages."""
-    code = (
-        "import sys, zkconcurrent; [getattr(zkconcurrent, name) for name in zkconcurrent.__all__]; "
-        "assert not {'opentelemetry', 'prometheus_client', 'zkconcurrent._engine.metrics'} & {*sys.modules}"
-    )
-    run_python("-c", code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 import uuid
 from typing import TypeAlias
 
@@ -131,20 +130,6 @@ def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     assert (found, list(found)) == (one_by_one, list(one_by_one))
 
 
-def test_thousands_of_readers() -> None:
-    """Each look at a crowd takes one pass: with one for each reader, this would take minutes."""
-    crowd = [f"_c_{uuid.uuid4()}-__READ__{n:010}" for n in range(30_000)]
-    began = time.process_time()
-    assert holders(crowd, READ) == crowd
-    assert time.process_time() - began < 5
-
-
-@given(st.lists(named("lock-"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
-def test_ours_hold_in_order_of_arrival(queue: list[str]) -> None:
-    """Among our own nodes, the order is that of the sequence numbers."""
-    assert [int(name[-10:]) for name in line_up(queue, MUTEX)] == sorted(int(name[-10:]) for name in queue)
-
-
 @given(st.lists(named("__READ__") | named("__WRIT__"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
 def test_readers_and_writers_share_one_order(queue: list[str]) -> None:
     """The line is that of the numbers, whatever the roles; the readers before the first writer hold, or it alone."""
@@ -255,8 +240,3 @@ def test_running_out_is_told_before() -> None:
     """From 2,000,000,000 on a number is late, but good."""
     assert not check_sequence("/app/lock", "_c_x-lock-1999999999", MUTEX)
     assert check_sequence("/app/lock", "_c_x-lock-2000000000", MUTEX)
-
-
-def test_hand_over_is_for_mutexes_only() -> None:
-    """Where readers share, or a writer leaves a read lock behind, nobody goes on before the server's answer."""
-    assert [rule.hands_over for rule in (MUTEX, READ, WRITE)] == [True, False, False]
