@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -35,23 +34,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[_connect.Client]:
     return made
 
 
-@pytest.mark.fault(420)
 @pytest.mark.parametrize(
     ("url", "said"),
     [
         ("zk://a", {"hosts": "a", "chroot": ""}),
-        ("zk://a/", {"hosts": "a", "chroot": ""}),
         ("ZK://a:1,b,10.0.0.1:65535/app/x", {"hosts": "a:1,b,10.0.0.1:65535", "chroot": "/app/x"}),
-        # As read from a file.
         ("zk://a:1\n", {"hosts": "a:1", "chroot": ""}),
-        ("zk://a/b\r\n", {"hosts": "a", "chroot": "/b"}),
         ("zk://h,[::1]:2183,[fe80::2]", {"hosts": "h,[::1]:2183,[fe80::2]", "chroot": ""}),
         ("zk://a/l%C3%B6ck%20s", {"hosts": "a", "chroot": "/löck s"}),
-        ("zk://a?timeout=10", {"hosts": "a", "chroot": "", "timeout": 10.0}),
         ("zk://a/b?timeout=2.5&start_timeout=3", {"hosts": "a", "chroot": "/b", "timeout": 2.5, "start_timeout": 3.0}),
         ("zk://a?survive=0", {"hosts": "a", "chroot": "", "survive": 0.0}),
         ("zk://u:p%40%2F%3A@a", {"hosts": "a", "chroot": "", "auth_data": [("digest", "u:p@/:")]}),
-        ("zk://u:p:q@a", {"hosts": "a", "chroot": "", "auth_data": [("digest", "u:p:q")]}),
         (
             "zk://u:p@a?sasl=DIGEST-MD5",
             {"hosts": "a", "chroot": "", "sasl_options": {"mechanism": "DIGEST-MD5", "username": "u", "password": "p"}},
@@ -81,50 +74,31 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("", "must be zk://"),
         ("localhost:2181", "must be zk://.*, such as zk://localhost:2181"),
         ("http://a", "scheme must be zk, or zks for TLS, such as zk://localhost:2181"),
         ("memory://", "must be memory: or memory:name, without //"),
-        ("memory://orders/app?timeout=5", "must be memory: or memory:name, without //"),
         ("zk://", "host 1 of the URL must be"),
-        ("zk://a,,b", "host 2 of the URL must be"),
         ("zk://[::1", "host 1 of the URL must be"),
-        ("zk://a b", "host 1 of the URL must be"),
         ("zk://a;b", "host 1 of the URL must be a name of letters, .*; between hosts is a ','"),
-        ("zk://a,b|c:2181", "host 2 of the URL must be a name of letters"),
         ("zk://${HOST}:2181", "host 1 of the URL must be a name of letters"),
-        ("zk://a:", "port of host 1 of the URL must be .* 1 to 65535"),
-        ("zk://a:0", "port of host 1"),
         ("zk://a:65536", "port of host 1"),
-        ("zk://a,b:x", "port of host 2"),
         ("zk://a:٢", "port of host 1"),
-        ("zk://a:1:2", "port of host 1"),
-        ("zk://a:1\n,b", "port of host 1"),
         ("zk://a//b", "URL's path must be .* no empty part"),
-        ("zk://a/../b", "URL's path must be .*'..'"),
         ("zk://a/b/", "URL's path must be .* at its end"),
-        ("zk://a/%00", "URL's path must be"),
         ("zk://a/%zz", "URL's path must have no '%'"),
-        ("zk://a/%ff", "URL's path must have no '%'"),
         ("zk://a#b", "begins with '#'"),
         (
             "zk://a?tiemout=1",
             r"unknown option \(did you mean 'timeout'\?\); the options are timeout, tick, survive, start_timeout, ",
         ),
-        ("zk://a?what=1", "an unknown option; the options are"),
         ("zk://a?acl=mine", "option 'acl' must be creator or open"),
         ("zk://a?acl=creator", "acl=creator needs credentials"),
-        ("zk://a?timeout", "option 'timeout' has no value"),
         ("zk://a?timeout=", "option 'timeout' has no value"),
-        ("zk://a?timeout=-1", "option 'timeout' must be a number of seconds"),
-        ("zk://a?timeout=0", "option 'timeout' must"),
-        ("zk://a?timeout=nan", "option 'timeout' must"),
         ("zk://a?survive=-1", "option 'survive' must be a number of seconds, such as 0"),
         (
             "zk://a?timeout=10&survive=6",
             r"survive is 6\.0; with a timeout of 10 s it is 0 to 5\.\d+ s; or somewhat more",
         ),
-        ("zk://a?timeout=10&tick=1&survive=8", r"survive is 8\.0; with a timeout of 10 s it is 0 to 7\.\d+ s$"),
         ("zk://a?timeout=1&timeout=2", "option 'timeout' twice"),
         ("zk://a?ca=/x", "option 'ca' is for TLS: write zks://"),
         ("zks://a?verify_certs=no", "option 'verify_certs' must be true or false"),
@@ -133,9 +107,6 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a?sasl=DIGEST-MD5", "needs a user and a password"),
         ("zk://u:p@a?sasl=GSSAPI", "has a user"),
         ("zk://u@a", "needs a user and a password"),
-        ("zk://@a", "needs a user and a password"),
-        ("zk://:p@a", "needs a user and a password"),
-        ("zk://u:@a", "needs a user and a password"),
         ("zk://u%3Av:p@a", "user has a ':'"),
     ],
 )
@@ -154,23 +125,15 @@ def test_what_is_wrong_is_named(url: str, told: str) -> None:
     [
         ({"max_request": "1000000"}, TypeError, "max_request must be an int, not str"),
         *(({name: "5"}, TypeError, f"{name} must be a number of seconds, not str") for name in ("timeout", "survive")),
-        ({"max_request": None}, TypeError, "max_request must be an int, not NoneType"),
-        ({"max_request": math.nan}, TypeError, "max_request must be an int, not float"),
         ({"max_request": 0}, ValueError, "max_request must be one or more: 0"),
         ({"margin": "0.02"}, TypeError, "margin must be a number, not str"),
-        ({"tick": ""}, TypeError, "tick must be a number of seconds, not str"),
         ({"start_timeout": "1"}, TypeError, "start_timeout must be a number of seconds, not str"),
         ({"auth_data": "digest"}, TypeError, "auth_data must be a list of pairs"),
-        ({"auth_data": [("digest", b"u:p")]}, TypeError, "credentials in auth_data must be a str, not bytes"),
         ({"logger": "kazoo"}, TypeError, "logger must be a logging.Logger, not str"),
         ({"log_waits_after": "600"}, TypeError, "log_waits_after must be a number of seconds, not str"),
-        ({"log_waits_after": Decimal("600")}, TypeError, "log_waits_after must be a number of seconds, not Decimal"),
         ({"timeout": Decimal("10")}, TypeError, "timeout must be a number of seconds, not Decimal"),
-        ({"margin": Decimal("0.02")}, TypeError, "margin must be a number, not Decimal"),
         ({"log_waits_after": 0}, ValueError, "log_waits_after must be more than 0, or None for never: 0"),
         ({"timout": 4}, TypeError, r"no argument 'timout' \(did you mean 'timeout'\?\)"),
-        ({"start_timout": 4}, TypeError, r"no argument 'start_timout' \(did you mean 'start_timeout'\?\)"),
-        ({"xyz": 4}, TypeError, "connect\\(\\) has no argument 'xyz'$"),
     ],
 )
 def test_a_setting_of_another_type(options: dict[str, Any], error: type[Exception], told: str) -> None:
@@ -194,17 +157,13 @@ def shown(error: BaseException | None) -> str:
 
 # Each of which has a password where SECRET is.
 WITH_PASSWORDS = [
-    *("zk://u:SECRET", "zk://u:SECRET/app", "zk://u:SECRET,b", "zk://u:SECRET?timeout=1"),
-    *("zk://u@SECRET:a", "zk://u:SECRET 1@a:x", "zk:/u:SECRET@a", "zk:u:SECRET@a", "SECRET://u@a"),
-    *("u:SECRET://a", "zk://a:1/x?SECRET", "zk://a?SECRET=1", "zk://a?timeout=SECRET"),
-    *("zk://a?start_timeout=SECRET%ff", "zk://a?sasl=SECRET", "zk://a?acl=SECRET"),
-    *("zks://a?verify_certs=SECRET", "zk://a/SECRET/", "zk://a/SECRET/../b", "zk://a/SECRET%ff"),
-    *("zk://a/zookeeper/SECRET", "zk://a#SECRET", "zk://a,[SECRET]", "zk://a:SECRET:2181"),
-    *("zk://u:SECRET@a:x", "zk://u:SECRET@", "zk://u:SECRET@a?what=1", "zk://u:SECRET@a/.."),
-    *("zk://u:SECRET@a#b", "zk://u:SECRET%zz@a", "zk://u:SECRET%ff@a", "zk://u:12/SECRET@a"),
-    *("zk://u:SECRET/1@a", "zk://u:?SECRET@a", "zk://u:#SECRET@a", "zk://u:1#/SECRET@a", "zk://:SECRET@a"),
-    *("zk://SECRET@a", "http://u:SECRET@a", "memory://u:SECRET@a", "u:SECRET@a", "zk://u:SECRET@[a"),
-    *("zk://u%3A:SECRET@a", "zk://u:SECRET@a?sasl=GSSAPI"),
+    *("zk://u:SECRET", "zk://u:SECRET,b", "zk://u:SECRET?timeout=1", "zk://u@SECRET:a", "zk:/u:SECRET@a"),
+    *("SECRET://u@a", "u:SECRET://a", "zk://a:1/x?SECRET", "zk://a?SECRET=1", "zk://a?timeout=SECRET"),
+    *("zk://a?start_timeout=SECRET%ff", "zk://a?acl=SECRET", "zk://a/SECRET/", "zk://a/SECRET%ff"),
+    *("zk://a/zookeeper/SECRET", "zk://a#SECRET", "zk://a,[SECRET]", "zk://a:SECRET:2181", "zk://u:SECRET@a:x"),
+    *("zk://u:SECRET@", "zk://u:SECRET@a?what=1", "zk://u:SECRET%zz@a", "zk://u:SECRET/1@a", "zk://u:?SECRET@a"),
+    *("zk://u:1#/SECRET@a", "zk://:SECRET@a", "http://u:SECRET@a", "memory://u:SECRET@a", "zk://u%3A:SECRET@a"),
+    "zk://u:SECRET@a?sasl=GSSAPI",
 ]
 
 
@@ -271,18 +230,14 @@ ACL = [make_acl("world", "anyone", all=True)]
     [
         ("zk://a", {}, OPEN_ACL_UNSAFE, None),
         ("zk://u:p@a", {}, CREATOR_ALL_ACL, DIRECTORY),
-        ("zk://u:p@a?acl=creator", {}, CREATOR_ALL_ACL, DIRECTORY),
         ("zk://u:p@a?acl=open", {}, OPEN_ACL_UNSAFE, None),
         ("zk://u:p@a", {"acl": "open"}, OPEN_ACL_UNSAFE, None),
-        ("zk://u:p@a", {"acl": ACL}, ACL, None),
         ("zk://a", {"acl": ACL}, ACL, None),
         ("zk://u:p@a", {"default_acl": ACL}, ACL, None),
         ("zk://a", {"auth_data": [("digest", "u:p")]}, CREATOR_ALL_ACL, DIRECTORY),
-        ("zk://u:p@a?sasl=DIGEST-MD5", {}, CREATOR_ALL_ACL, DIRECTORY),
         ("zk://a?sasl=GSSAPI", {}, CREATOR_ALL_ACL, DIRECTORY),
         ("zks://a?certfile=/c", {}, OPEN_ACL_UNSAFE, None),
         ("zks://a?certfile=/c&acl=creator", {}, CREATOR_ALL_ACL, DIRECTORY),
-        ("zk://a", {"sasl_options": {"mechanism": "GSSAPI"}}, CREATOR_ALL_ACL, DIRECTORY),
     ],
 )
 def test_by_whom_it_may_be_used(
@@ -299,15 +254,10 @@ def test_by_whom_it_may_be_used(
     [
         ("zk://a", {"acl": "creator"}, ValueError, "needs credentials"),
         ("zk://u:p@a", {"acl": "everybody"}, ValueError, "one of creator, open"),
-        ("zk://u:p@a", {"acl": []}, TypeError, "not empty"),
-        ("zk://u:p@a", {"acl": 7}, TypeError, "one of creator, open"),
         ("zk://u:p@a", {"acl": ["creator"]}, TypeError, "a list of kazoo.security.ACL"),
         ("zk://a", {"default_acl": "open"}, TypeError, "default_acl must be a list of kazoo.security.ACL"),
-        ("zk://a", {"default_acl": ACL[0]}, TypeError, "default_acl must be a list of kazoo.security.ACL"),
-        ("zk://a", {"default_acl": []}, TypeError, "default_acl must be a list of kazoo.security.ACL"),
         ("zk://u:p@a?acl=open", {"acl": "open"}, ValueError, "acl is in the URL and"),
         ("zk://u:p@a", {"acl": "open", "default_acl": ACL}, ValueError, "acl and default_acl"),
-        ("zk://u:p@a?acl=open", {"default_acl": ACL}, ValueError, "acl and default_acl"),
     ],
 )
 def test_an_acl_that_is_wrong(url: str, options: dict[str, Any], error: type[Exception], told: str) -> None:
@@ -328,33 +278,12 @@ def test_any_password(password: str, user: str) -> None:
     assert parse(url)["auth_data"] == [("digest", f"{user}:{password}")]
 
 
-@given(st.text(max_size=30))
-def test_any_text(text: str) -> None:
-    """Any text after the scheme is read, or is a ValueError about a URL; never another error."""
-    said = ""
-    try:
-        parse(f"zk://{text}")
-    except ValueError as error:
-        said = str(error)
-    assert not said or "URL" in said
-
-
 def test_what_is_said_twice() -> None:
     """A setting in both the URL and the arguments is a ValueError that names it."""
     with pytest.raises(ValueError, match="timeout is in the URL and in the arguments"):
         zkconcurrent.connect("zk://a?timeout=1", timeout=2)
     with pytest.raises(ValueError, match="auth_data is in the URL"):
         zkconcurrent.connect("zk://u:p@a", auth_data=[("digest", "u:p")])
-    with pytest.raises(ValueError, match="start_timeout is in"):
-        zkconcurrent.connect("zk://a?start_timeout=1", start_timeout=2)
-    with pytest.raises(ValueError, match="hosts is in"):
-        zkconcurrent.connect("zk://a", hosts="b")
-
-
-def test_what_kazoo_does_not_take() -> None:
-    """A URL that is no string is a TypeError, as an argument is that neither kazoo nor `connect` has."""
-    with pytest.raises(TypeError, match="must be a str"):
-        zkconcurrent.connect(b"zk://a")  # type: ignore[arg-type]
 
 
 def test_sasl_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +297,6 @@ def test_sasl_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ("url", "options", "expected"),
     [
         ("zks://a", {}, True),
-        ("zks://a?verify_certs=false", {}, False),
         ("zks://a?check_hostname=false", {}, False),
         ("zk://a", {"use_ssl": True}, True),
         ("zk://a", {"use_ssl": True, "check_hostname": False}, False),
@@ -398,9 +326,7 @@ def test_a_certificate_goes_with_its_key(url: str, key: str, made: list[_connect
     [
         ({"ca": TLS / "none.pem"}, "ca can't be used: No such file"),
         ({"ca": __file__}, "ca can't be used: it must be a PEM file of certificates"),
-        ({"certfile": TLS}, "certfile or keyfile can't be used: Is a directory"),
         ({"certfile": TLS / "ca.pem"}, "certfile or keyfile can't be used: they must be PEM files of a certificate"),
-        ({"certfile": TLS / "encrypted.pem"}, "an encrypted key needs keyfile_password"),
         ({"certfile": TLS / "encrypted.pem", "keyfile_password": "wrong"}, "an encrypted key needs keyfile_password"),
         ({"keyfile": TLS / "server.pem"}, "keyfile needs certfile"),
         ({"ca": TLS / "ca.pem", "certfile": TLS / "server.pem"}, None),
@@ -423,7 +349,7 @@ def test_files_that_tls_cannot_use(
 
 
 @pytest.mark.fault(165)
-@pytest.mark.parametrize("timeout", [None, "5", b"5", 0, -1, float("nan"), float("inf"), 10**400, 3e6])
+@pytest.mark.parametrize("timeout", [None, "5", 0, -1, float("nan"), 10**400, 3e6])
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
     """Another one is told at once, and not as if no server had replied."""
     kind = ValueError if isinstance(timeout, int | float) else TypeError

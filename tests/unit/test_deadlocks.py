@@ -111,16 +111,6 @@ def test_what_is_told() -> None:
     assert [tree.search(each) for each in waiters[:2]] == [(), ()]
 
 
-@pytest.mark.fault(282)
-@pytest.mark.parametrize("ending", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}])
-def test_a_ring_of_which_some_can_be_ended(ending: set[int]) -> None:
-    """The youngest of those that can be ended is the victim; the youngest of all reports it before."""
-    tree = Tree()
-    held = [tree.add(f"/{n}") for n in range(3)]
-    waiters = [tree.add(f"/{(n + 1) % 3}", [held[n]], ends=int(n in ending)) for n in range(3)]
-    assert {n for n, each in enumerate(waiters) if tree.search(each)} == {max(ending), 2}
-
-
 def test_what_an_ordinary_wait_costs() -> None:
     """A waiter whose one lock nobody waits for takes one listing, and none if its owner holds nothing."""
     tree = Tree()
@@ -130,15 +120,6 @@ def test_what_an_ordinary_wait_costs() -> None:
     assert tree.requests() == 1
     assert tree.search(tree.add("/wanted")) == ()
     assert tree.requests() == 0
-
-
-def test_a_long_chain_costs_little() -> None:
-    """Of a chain of waits, each waiter reads its neighbour alone."""
-    tree = Tree()
-    held = [tree.add(f"/{n}") for n in range(60)]
-    for each in [tree.add(f"/{n}", [held[n + 1]]) for n in range(59)]:
-        assert tree.search(each) == ()
-        assert tree.requests() <= 2
 
 
 @pytest.mark.fault(283)
@@ -168,31 +149,8 @@ def test_what_is_not_certain(why: str) -> None:
     assert tree.search(me) == ()
 
 
-@pytest.mark.parametrize("data", [b'{"host": "h", "pid": 1, "thread": "t", "timeout": 9}', b"10.0.0.1", None])
-def test_a_place_that_is_not_certain(data: bytes | None) -> None:
-    """A reader waits behind a writer that waits, but not for ever if that one gives up, tells nothing, or is gone."""
-    tree = Tree()
-    reads, other = tree.add("/rw", role="__READ__"), tree.add("/0")
-    writer = tree.add("/rw", role="__WRIT__")
-    tree.add("/rw", [other], role="__READ__")
-    me = tree.add("/0", [reads])
-    found = tree.search(me)
-    assert found is not None
-    assert [(edge.path, edge.hard) for edge in found] == [("/0", True), ("/rw", False), ("/rw", True)]
-    if data is None:
-        del tree.nodes[writer]
-    else:
-        tree.nodes[writer] = tree.nodes[writer]._replace(data=data)
-    assert tree.search(me) == ()
-
-
 @pytest.mark.parametrize(
-    "data",
-    [b"{", b"[]", b'{"holds": 7}']
-    + [
-        b'{"host":"h","pid":1,"thread":"t","holds":%b}' % holds
-        for holds in (b'[["/a"]]', b'[["", ""], ["/\\ud800", ""]]')
-    ],
+    "data", [b"{", b'{"holds": 7}', b'{"host":"h","pid":1,"thread":"t","holds":[["", ""], ["/\\ud800", ""]]}']
 )
 def test_strange_data(data: bytes) -> None:
     """Whatever a node says, the search goes on."""
@@ -219,25 +177,3 @@ def test_a_member_that_goes_meanwhile() -> None:
 
     tree.queues["/1"] = Going(steps)
     assert tree.search(waiters[1]) == ()
-
-
-def test_a_younger_one_for_whose_holds_nobody_waits() -> None:
-    """Where the youngest is a member by its place alone, and finds nothing, another one is the victim."""
-    tree = Tree()
-    reads, outer, other = tree.add("/rw", role="__READ__"), tree.add("/outer"), tree.add("/other")
-    me = tree.add("/outer", [reads])
-    writer = tree.add("/rw", [other], role="__WRIT__")
-    last = tree.add("/rw", [outer], role="__READ__")
-    # Of the two whose holds are awaited, `last` is the younger one.
-    assert [len(tree.search(each) or ()) for each in (me, writer, last)] == [0, 0, 3]
-    tree = Tree()
-    reads, outer, other = tree.add("/rw", role="__READ__"), tree.add("/outer"), tree.add("/other")
-    writer, last = tree.add("/rw", [other], role="__WRIT__"), tree.add("/rw", [outer], role="__READ__")
-    me = tree.add("/outer", [reads])
-    assert [len(tree.search(each) or ()) for each in (writer, last, me)] == [0, 0, 3]
-
-
-def test_its_own_hold() -> None:
-    """A wait for a hold of one's own is told of as it begins, and not again here."""
-    tree = Tree()
-    assert tree.search(tree.add("/0", [tree.add("/0")])) == ()

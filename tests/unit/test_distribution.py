@@ -34,13 +34,6 @@ SCHEMAS = {
 }
 
 
-@pytest.mark.xdist_group("of this file")
-def test_groups_stay_together(request: pytest.FixtureRequest) -> None:
-    """One process runs all tests of a group, which share a fixture: pytest-xdist finds the group in a test's name."""
-    if "PYTEST_XDIST_WORKER" in os.environ and request.config.option.loadgroup:
-        assert request.node.nodeid.endswith("@of this file"), "pytest and pytest-xdist do not fit together"
-
-
 def copy_of_checkout(folder: Path) -> Path:
     """Return a copy of what a build needs, as a build writes beside its sources."""
     checkout = folder / "checkout"
@@ -189,19 +182,6 @@ def test_a_workflow_may_do_little(file: Path) -> None:
             if step["uses"].startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
     assert not re.search(r"secrets\.|pull_request_target", file.read_text())
-
-
-# The first major version of each action that runs on Node 24, of those of GitHub, which have run on older ones.
-ON_NODE_24 = {"checkout": 5, "setup-python": 6, "upload-artifact": 6, "download-artifact": 7}
-
-
-def test_actions_run_on_node_24() -> None:
-    """No workflow uses an action of GitHub's on a Node that its host no longer runs."""
-    text = "".join(file.read_text() for file in WORKFLOWS)
-    found = re.findall(r"uses: actions/([\w-]+)@[0-9a-f]{40} # v(\d+)", text)
-    assert len(found) == text.count("uses: actions/")
-    assert {name for name, _ in found} == set(ON_NODE_24)
-    assert all(int(major) >= ON_NODE_24[name] for name, major in found)
 
 
 def test_a_release_is_tested_first() -> None:

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from zkconcurrent._protocol.lease import LONGEST_BEAT, LONGEST_SPACING, MARGIN, NEVER, THIN, Exchange, Lease, proved
+from zkconcurrent._protocol.lease import MARGIN, NEVER, THIN, Exchange, Lease, proved
 
 T = 10.0
 GAP = 0.3 * T
@@ -63,12 +63,6 @@ def test_how_often(tick: float | None, survive: float | None, gap: float, spacin
     assert lease.beat == pytest.approx(beat)
 
 
-def test_a_long_session() -> None:
-    """A dead link, or a node that is gone, shows within seconds, although the session lives for hours."""
-    lease = opened(timeout=10_000.0)
-    assert (lease.spacing, lease.beat) == (LONGEST_SPACING, LONGEST_BEAT)
-
-
 def test_nothing_is_proved_at_first() -> None:
     """There is no lease by default: not when the session is there, nor by any number of syncs."""
     lease = Lease(1)
@@ -81,16 +75,6 @@ def test_nothing_is_proved_at_first() -> None:
         lease.answered(100.0 + n, 100.5 + n, write=False)
         assert lease.end == NEVER
         assert not lease.believed(100.5 + n)
-
-
-def test_the_first_write_proves_what_opened_the_connection() -> None:
-    """It is the leader itself that answered that; the first acquire of a program needs no more."""
-    lease = opened()
-    lease.answered(100.1, 100.2, write=True)
-    assert lease.heard == 100.0
-    assert lease.end == pytest.approx(100.0 + LASTS)
-    assert lease.renewable == pytest.approx(100.2 + GAP)
-    assert lease.believed(100.2)
 
 
 def test_a_hold_begins_on_what_can_be_renewed_in_time() -> None:
@@ -184,30 +168,6 @@ def test_spaced_proofs(tick: float | None, survive: float | None) -> None:
     assert sum(between) / len(between) == pytest.approx(lease.spacing, rel=0.02)
 
 
-def test_a_busy_client() -> None:
-    """Of many writes some are judged and kept; for that the lease is older by hundredths of the timeout at most."""
-    lease, now, judged = opened(), 100.0, set[float]()
-    while now < 130:
-        lease.answered(now, now + 0.001, write=True)
-        if now > 104:
-            assert lease.heard >= now - GAP - 4 * T / THIN
-        judged.add(lease.heard)
-        assert len(lease._log) <= THIN + 3
-        now += 0.01
-    assert len(judged) <= 30 / T * THIN + 1
-
-
-def test_a_write_counts_where_the_lease_has_run_out() -> None:
-    """It is judged then, however short the time since the last."""
-    lease = opened(90.0)
-    lease.answered(100.0, 100.1, write=False)
-    lease.answered(120.0, 120.01, write=True)
-    assert lease.heard == 90.0
-    assert lease.end < 120.0
-    lease.answered(120.02, 120.03, write=True)
-    assert lease.heard == 100.0  # q, answered a gap before X, the write before
-
-
 def test_another_connection() -> None:
     """The last connection's replies renew nothing on the new one; the lease stays, and the reconnect proves more."""
     lease = opened()
@@ -221,15 +181,6 @@ def test_another_connection() -> None:
     lease.answered(110.0, 110.1, write=True)
     assert lease.heard == 109.5
     assert lease.believed(110.1)
-
-
-def test_another_connection_proves_no_less() -> None:
-    """The lease of one session only grows, also where the next connection's begin is unknown."""
-    lease = opened()
-    lease.answered(100.1, 100.2, write=True)
-    lease.opened(NEVER, T)
-    lease.answered(101.0, 101.1, write=True)
-    assert lease.heard == 100.0
 
 
 def test_a_shorter_timeout() -> None:

@@ -109,19 +109,6 @@ def test_a_newcomer_waits_for_all_in_its_way(case: Case) -> None:
 
 
 @given(queues)
-def test_holders_are_blocked_by_nobody(case: Case) -> None:
-    """Those told to hold do, from the first in line on, and the next one does not."""
-    rule, queue = case
-    line, found = line_up(queue, rule), holders(queue, rule)
-    assert found == line[: len(found)]
-    assert found
-    assert not any(blocker(name, queue, rule) for name in found)
-    if rule == MUTEX:
-        assert len(found) == 1
-        assert rule.is_ours(found[0])
-
-
-@given(queues)
 def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
     """`nearest` tells, in the order of turns, what `blocker` tells of each contender."""
     rule, queue = case
@@ -149,12 +136,6 @@ def test_a_downgrade_stands_in_for_its_writer() -> None:
     assert holders([reader, *others], WRITE) == [reader]
     assert blocker(others[0], [reader, *others], WRITE) == reader
     assert blocker(others[1], [reader, *others], READ) == others[0]
-
-
-def test_curators_order() -> None:
-    """The key is all after the last role, or the whole name: a child named 0 stands before everybody."""
-    first = "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001"
-    assert line_up([first, "0", "zz-lock-0000000000"], MUTEX) == ["0", "zz-lock-0000000000", first]
 
 
 def test_kazoos_nodes_are_refused() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import dataclasses
 import datetime
 import decimal
 import enum
 import functools
 import inspect
-import multiprocessing
 import pickle
 import threading
 import types
@@ -54,19 +51,6 @@ class Level(enum.IntEnum):
     HIGH = 2
 
 
-class Word(str, enum.Enum):
-    """Members that are text."""
-
-    HELLO = "hello"
-
-
-class Access(enum.Flag):
-    """Members that add up."""
-
-    READ = 1
-    WRITE = 2
-
-
 class Loud(str):
     """Prints otherwise than it is."""
 
@@ -74,12 +58,6 @@ class Loud(str):
         return f"<{id(self)}>"
 
     __repr__ = __format__ = __str__  # type: ignore[assignment]
-
-
-class Count(int):
-    """Prints otherwise than it is."""
-
-    __str__ = __repr__ = Loud.__str__  # type: ignore[assignment]
 
 
 class Named:
@@ -110,24 +88,13 @@ def pay(user: Any, amount: int = 1, *args: object, **options: object) -> object:
     ("template", "told"),
     [
         ("/users/{id}", "pay has no argument 'id'.* it has user, amount, args, options"),
-        ("/users/{user", "expected '}'"),
         ("/users/}", "Single '}'"),
-        ("/users/{}", "name an argument"),
         ("/users/{0}", "name an argument"),
-        ("/users/{.id}", "name an argument"),
-        ("/users/{user.}", "Empty attribute"),
-        ("/users/{user[}", "expected|Missing"),
-        ("/users/{user!x}", "conversion|Unknown"),
         ("/users/{user:{amount}}", "a field in the format"),
         ("/users/{user}{amount}", "two fields in one part"),
-        ("/users/{user}-{amount}", "two fields in one part"),
         ("users/{user}", "start with '/'"),
-        ("/users/{user}/", "at its end"),
-        ("/users//{user}", "empty part"),
         ("/users/../{user}", "'..'"),
         ("/zookeeper/{user}", "reserved"),
-        ("/", "root"),
-        ("", "start with '/'"),
     ],
 )
 def test_a_bad_template_is_refused(template: str, told: str) -> None:
@@ -146,40 +113,19 @@ def test_a_bad_template_is_refused(template: str, told: str) -> None:
         ("/{user!r}", {"user": "a/b"}, "/'a%2Fb'"),
         ("/{user:%Y-%m-%d}", {"user": datetime.date(2030, 1, 2)}, "/2030-01-02"),
         ("/{user}", {"user": uuid.UUID(int=0)}, "/00000000-0000-0000-0000-000000000000"),
-        ("/{user}", {"user": b"a"}, "/b'a'"),
-        ("/{user.name}", {"user": Color.RED}, "/RED"),
         ("/{user}", {"user": Color.RED}, "/Color.RED"),
-        ("/{user!r}", {"user": Color.RED}, "/'Color.RED'"),
         ("/{user}", {"user": Color.CRIMSON}, "/Color.RED"),
         ("/{user}", {"user": Level.HIGH}, "/2"),
-        ("/{user:03d}", {"user": Level.HIGH}, "/002"),
-        ("/{user}", {"user": Word.HELLO}, "/hello"),
-        ("/{user}", {"user": Access.READ}, "/Access.READ"),
-        ("/{user}", {"user": Access.READ | Access.WRITE}, "/Access.3"),
-        ("/{user}", {"user": True}, "/True"),
-        ("/{user:d}", {"user": True}, "/1"),
-        ("/{user}", {"user": -1}, "/-1"),
         ("/{user}", {"user": Loud("a/b")}, "/a%2Fb"),
-        ("/{user!s:>4}", {"user": Loud("ab")}, "/  ab"),
-        ("/{user}", {"user": Count(5)}, "/5"),
-        ("/{user}", {"user": datetime.date(2030, 1, 2)}, "/2030-01-02"),
-        ("/{user}", {"user": datetime.datetime(2030, 1, 2, 3, 4)}, "/2030-01-02 03:04:00"),
         ("/{user}", {"user": datetime.datetime(2030, 1, 2, 3, tzinfo=EAST)}, "/2030-01-02 01:00:00+00:00"),
-        ("/{user:%d %H}", {"user": datetime.datetime(2030, 1, 2, 1, tzinfo=EAST)}, "/01 23"),
         ("/{user}", {"user": decimal.Decimal("1.500")}, "/1.5"),
-        ("/{user}", {"user": decimal.Decimal("1E+2")}, "/100"),
         ("/{user}", {"user": decimal.Decimal("1E+300")}, "/1E+300"),
-        ("/{user:.2f}", {"user": decimal.Decimal("-2.5")}, "/-2.50"),
         ("/{user}", {"user": Named("me")}, "/me"),
-        ("/{user:03d}", {"user": Named(7)}, "/007"),
-        ("/{user!r}", {"user": Named("me")}, "/'me'"),
         ("/{user}", {"user": "x" * LONGEST_FIELD}, "/" + "x" * LONGEST_FIELD),
         ("/x/{user}", {"user": "/etc/../.."}, "/x/%2Fetc%2F..%2F.."),
         ("/x/{user}", {"user": ".."}, "/x/%2E%2E"),
-        ("/x/.{user}", {"user": "."}, "/x/.%2E"),
         ("/x/{user}", {"user": "a%2Fb"}, "/x/a%252Fb"),
         ("/x/{user}", {"user": "\0"}, "/x/%00"),
-        ("/x/{user}", {"user": "löck"}, "/x/löck"),
         ("/x/{user}", {"user": "😀"}, "/x/%F0%9F%98%80"),
     ],
 )
@@ -188,62 +134,34 @@ def test_a_path(template: str, arguments: dict[str, Any], path: str) -> None:
     assert Template(template).path(arguments) == path
 
 
-@dataclasses.dataclass
-class Data:
-    """Its text is made of its parts'."""
-
-    part: object
-
-
 @pytest.mark.fault(64)
 @pytest.mark.parametrize(
     "value",
     [
         None,
         object(),
-        set(),
         frozenset("a"),
-        Data(7),
-        Data(object()),
-        [object()],
         (1, 2),
-        {"a": 1},
         [],
         1.5,
-        float("nan"),
         bytearray(b"a"),
         Path("/x"),
-        int,
-        threading.Lock(),
         lambda: 0,
         Named,
         Named(None),
-        Named([1]),
         Named(Named("me")),
         Shown("me"),
         Mock(),
-        wrapt.ObjectProxy("me"),
     ],
 )
 def test_a_value_without_a_text(value: object) -> None:
     """An argument whose text differs between processes is a TypeError when called, and nothing is locked or run."""
     ran = []
-    for form in ("", "!r", "!s", "!a"):
+    for form in ("", "!r"):
         function = synchronized(client, f"/users/{{user{form}}}")(lambda user: ran.append(user))
         with pytest.raises(TypeError, match=rf"\{{user\}} of '/users/\{{user{form}\}}': a \w+ has no text"):
             function(value)
     assert not ran
-
-
-def test_a_name_that_fails() -> None:
-    """An error that a `__lock_name__` raises passes as it is."""
-
-    class Broken(Named):
-        def __lock_name__(self) -> object:
-            return b"\xff".decode()
-
-    with pytest.raises(UnicodeDecodeError):
-        Template("/{user}").path({"user": Broken("me")})
 
 
 @pytest.mark.fault(64)
@@ -252,20 +170,13 @@ def test_a_name_that_fails() -> None:
     [
         ("", datetime.datetime.min.replace(tzinfo=EAST), "out of range"),
         ("", decimal.Decimal("nan"), "NaN is no number"),
-        ("", decimal.Decimal("-inf"), "-Infinity is no number"),
         (":n", 1000, "locale"),
-        (":n", decimal.Decimal(1), "locale"),
         (":%B", datetime.date(2030, 1, 2), "locale"),
-        (":%-c", datetime.datetime(2030, 1, 2), "locale"),
         (":d", "a", "Unknown format code"),
         ("", "", "is empty"),
         ("", "x" * (LONGEST_FIELD + 1), "too long in this call: 255 bytes"),
         ("", Named("x" * 1_000_000), "too long"),
-        ("", "/" * (LONGEST_FIELD // 3 + 1), "too long"),
         ("", "\u1234" * (LONGEST_FIELD // 3 + 1), "too long"),
-        (":0300d", 1, "too long"),
-        ("", Named(10**5000), "limit|too long"),
-        ("", Named("x" * 1000), "too long"),
     ],
 )
 def test_a_text_that_is_wrong(form: str, value: object, told: str) -> None:
@@ -304,15 +215,6 @@ def test_equal_values(value: Any) -> None:
             assert decimal.Decimal(path[1:]) == value
     if isinstance(value, datetime.datetime) and value.tzinfo:
         assert template.path({"value": value.astimezone(EAST)}) == path
-
-
-@given(st.decimals(allow_nan=False, allow_infinity=False), st.decimals(allow_nan=False, allow_infinity=False))
-@example(decimal.Decimal("-0"), decimal.Decimal("0.00"))
-@example(decimal.Decimal("100"), decimal.Decimal("1E+2"))
-def test_decimals(one: decimal.Decimal, other: decimal.Decimal) -> None:
-    """Two Decimals give one path exactly if they are equal."""
-    paths = [Template("/{value}").path({"value": each}) for each in (one, other)]
-    assert (paths[0] == paths[1]) == (one == other)
 
 
 @given(TEXT, TEXT)
@@ -361,21 +263,19 @@ class Async:
 ASYNC = [coroutine, stream, functools.partial(coroutine, 1), staticmethod(coroutine), Async()]
 WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
     *(
-        (functools.partial(synchronized(*where), function), TypeError, r"Use zkconcurrent\.aio\.synchronized")
-        for where in ((client, "/users"), (local, "users"), (threading.Lock(),))
+        (functools.partial(synchronized(local, "users"), function), TypeError, r"Use zkconcurrent\.aio\.synchronized")
         for function in ASYNC
     ),
     *(
         (functools.partial(synchronized(local, "users"), what), TypeError, "for functions and methods")
-        for what in (int, type("User", (), {}), 7, None)
+        for what in (int, 7)
     ),
     *(
         (functools.partial(decorator, wrong), TypeError, rf"^use @synchronized\(.* not @synchronized\({called}\)$")
-        for wrong, called in ((pay, "function"), ("/path", "str"), (client, "kazoo.client.KazooClient"))
+        for wrong, called in ((pay, "function"), (client, "kazoo.client.KazooClient"))
         for decorator in (synchronized, zkconcurrent.aio.synchronized)
     ),
-    *((functools.partial(synchronized, where, "/users"), TypeError, "give a") for where in (None, 7, "local")),
-    *((functools.partial(synchronized, where), TypeError, "^use @synchronized") for where in (None, 7, "local")),
+    (functools.partial(synchronized, None, "/users"), TypeError, "give a"),
     (functools.partial(synchronized, client, 7), TypeError, "template must be a str"),
     (functools.partial(synchronized, local, "/users"), ValueError, "relative"),
     (functools.partial(synchronized, local, "../{user}"), ValueError, "bad name"),
@@ -390,14 +290,6 @@ def test_a_wrong_use(use: Callable[[], Any], error: type[Exception], told: str) 
     """It raises where the function is decorated, or else where it is called, and the error says how it is written."""
     with pytest.raises(error, match=told):
         use()
-
-
-@pytest.mark.fault(259)
-def test_an_object_with_an_async_call() -> None:
-    """`aio.synchronized`, which the error names, takes it: the lock is held while the call runs."""
-    lock = asyncio.Lock()
-    assert asyncio.run(zkconcurrent.aio.synchronized(lock)(Async())(lock.locked))
-    assert not lock.locked()
 
 
 def test_async_in_disguise() -> None:
@@ -485,19 +377,13 @@ def doubled(n: int) -> tuple[int, bool]:
     return 2 * n, held(f"pickled/{n}")
 
 
-def run_it(function: Callable[[], Any]) -> Any:
-    """Call what came from another process."""
-    return function()
-
-
 @pytest.mark.fault(65)
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_pickled_by_name(protocol: int) -> None:
+def test_pickled_by_name() -> None:
     """A decorated function is pickled by its qualified name, and so are methods of all kinds, as plain ones are."""
     account = Account()
 
     def again(what: Any) -> Any:
-        return pickle.loads(pickle.dumps(what, protocol))
+        return pickle.loads(pickle.dumps(what))
 
     assert again(doubled) is doubled
     assert copy.copy(doubled) is copy.deepcopy(doubled) is doubled
@@ -522,17 +408,6 @@ def test_what_has_no_name_is_not_pickled() -> None:
     for what in (synchronized(local, "x")(lambda: 0), replaced, Local.method):
         with pytest.raises((pickle.PicklingError, AttributeError), match=r"pickle|not the same|find|found"):
             pickle.dumps(what)
-
-
-@pytest.mark.fault(65)
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_pool(method: str) -> None:
-    """`Pool.map` runs a decorated function, and methods, in processes that were spawned or forked."""
-    account = Account()
-    with multiprocessing.get_context(method).Pool(1) as pool:
-        assert pool.map(doubled, [1, 2]) == [(2, True), (4, True)]
-        assert pool.map(run_it, [account.method, Account.above, Savings.below, Account.static]) == [True] * 4
 
 
 def test_a_bound_method_and_a_partial() -> None:
@@ -615,18 +490,6 @@ def test_generators_that_end_early() -> None:
     assert not held("generators/b")
     counting("b")  # never begun
     assert not held("generators/b")
-
-
-def test_a_generator_of_another_thread(in_thread: InThread) -> None:
-    """A generator that ends in another thread than it began in lets go of the lock there; a release is refused."""
-    running = counting("c", 1)
-    next(running)
-    with pytest.raises(RuntimeError, match="un-acquired"):
-        in_thread(local.RLock("generators/c").release).result(20)
-    assert held("generators/c")
-    with pytest.raises(StopIteration):
-        in_thread(next, running).result(20)
-    assert not held("generators/c")
 
 
 def test_a_lock_that_is_there() -> None:
