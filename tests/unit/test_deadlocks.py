@@ -17,14 +17,12 @@ from zkconcurrent._protocol.node_names import is_marked, unique
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.told import Told
 
-PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "600"))
+PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "400"))
 
 KINDS = {
-    "plain": Options(),
     "waits that end": Options(timeouts=True),
     "waits that can't be ended": Options(unending=True, repeats=True),
     "unfair locks": Options(unfair=True),
-    "others may release": Options(bare=True),
     "a stranger": Options(strangers=True),
     "everything": Options(timeouts=True, unending=True, repeats=True, unfair=True, bare=True, strangers=True),
 }
