@@ -53,30 +53,11 @@ from tests.simulation.world.schedule import lease_schedule, random_schedule
 FOREVER = 1 << 30
 TESTS = Path(__file__).parents[1]
 TESTED_BY = (
-    *(
-        "unit/test_rules.py",
-        "unit/test_way.py",
-        "unit/test_lease.py",
-        "unit/test_deadlocks.py",
-        "unit/test_registry.py",
-    ),
-    *("unit/test_heartbeat.py", "unit/test_hold_limits.py", "unit/test_watches.py", "unit/test_patience.py"),
-    *(
-        "unit/test_orders.py",
-        "unit/test_seats.py",
-        "unit/test_mirror.py",
-        "unit/test_ensembles.py",
-        "unit/test_posted.py",
-    ),
-    *(
-        "unit/test_foreign_data.py",
-        "unit/test_messages.py",
-        "unit/test_once.py",
-        "unit/test_sent_again.py",
-        "unit/test_sweep.py",
-    ),
-    *("unit/test_steady_event.py", "unit/test_metrics.py", "unit/test_by_value.py", "unit/test_waiting.py"),
-    "simulation/test_divergence.py",
+    *("unit/test_rules.py", "unit/test_lease.py", "unit/test_deadlocks.py", "unit/test_registry.py"),
+    *("unit/test_heartbeat.py", "unit/test_orders.py", "unit/test_seats.py", "unit/test_mirror.py"),
+    *("unit/test_ensembles.py", "unit/test_posted.py", "unit/test_foreign_data.py", "unit/test_messages.py"),
+    *("unit/test_once.py", "unit/test_sent_again.py", "unit/test_metrics.py", "unit/test_by_value.py"),
+    *("unit/test_waiting.py", "simulation/test_divergence.py"),
     *("contract/test_driver.py", "costs/test_costs.py", "costs/test_queue_costs.py", "costs/test_dict_costs.py"),
     *("costs/test_value_costs.py", "costs/test_group_costs.py", "integration/test_receipts.py"),
     *("simulation/test_simulated_limits.py", "simulation/test_simulated_unfair.py"),

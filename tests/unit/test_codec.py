@@ -13,10 +13,8 @@ from zkconcurrent import JSON, MSGPACK, TEXT
 
 pytestmark = pytest.mark.fault(249)
 
-NAMED = pytest.mark.parametrize("codec", [TEXT, JSON, MSGPACK], ids=repr)
 
-
-@NAMED
+@pytest.mark.parametrize("codec", [TEXT, JSON, MSGPACK], ids=repr)
 @given(data=st.binary())
 def test_it_decodes_or_raises_value_error(codec: Any, data: bytes) -> None:
     """Whatever the bytes are, no other error comes."""

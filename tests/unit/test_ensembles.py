@@ -11,7 +11,7 @@ import pytest
 
 from zkconcurrent import ClientError
 from zkconcurrent._protocol import operations as op
-from zkconcurrent._recipes.ensembles import first_part, has_record, place, record, write_record
+from zkconcurrent._recipes.ensembles import has_record, place, record, write_record
 
 
 def test_a_place_never_changes() -> None:
@@ -32,13 +32,6 @@ def test_one_more_ensemble_takes_its_share() -> None:
     assert {after[part] for part in moved} == {"new"}
     assert 720 < len(moved) < 880
     assert {before[part] for part in moved} == set(names)
-
-
-@pytest.mark.parametrize("base", ["/", "/app", "/app/ä"])
-def test_the_first_part(base: str) -> None:
-    """What lies directly below the base decides."""
-    above = base.rstrip("/")
-    assert first_part(base, f"{above}/7") == first_part(base, f"{above}/7/cart/x") == "7"
 
 
 def begin(nodes: dict[str, bytes], names: str, choose: random.Random) -> Iterator[bool]:

@@ -14,13 +14,11 @@ from zkconcurrent._protocol.operations import (
     Create,
     Failure,
     MarkMissing,
-    Multi,
     Node,
     NodeExists,
     NodeGone,
     NoNode,
     SessionExpired,
-    SetNode,
 )
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.once import take_turn, while_held, write
@@ -68,17 +66,6 @@ def outcome(found: Node, *, now: float, waited: float) -> bool:
     return bool(runs)
 
 
-def test_the_first_call_runs() -> None:
-    """Without a mark a call runs, and writes the mark in one step with a check of its lock."""
-    steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, lambda: b"mark")
-    next(steps)
-    sent(steps, (None, own(), None))
-    step = sent(steps, (None, None))
-    assert isinstance(step, Multi)
-    assert [part.path for part in step.operations] == [f"/job/{held().name}", PATH]
-    assert sent(steps, None) == ((True, None),)
-
-
 @pytest.mark.fault(330)
 @pytest.mark.parametrize(
     ("written", "waited", "runs"),
@@ -102,22 +89,6 @@ def test_a_run_while_it_was_in_the_queue() -> None:
     next(steps)
     ((runs, _),) = sent(steps, (None, own(), mark(at=1e6, waited=0.0, zxid=71)))
     assert runs is False
-
-
-def test_a_mark_of_the_same_hold() -> None:
-    """A call whose caller held the lock already compares times; and it writes a mark that equals the last one."""
-    steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, lambda: b'{"waited": 0}', queued=False)
-    next(steps)
-    earlier = mark(at=0.0, waited=0.0, zxid=71, data=b'{"waited": 0}')
-    sent(steps, (None, own(), earlier))
-    sent(steps, (None, own(version=1, at=HOUR)))
-    step = sent(steps, (None, earlier))
-    assert step.operations[1] == SetNode(PATH, earlier.data, 3)
-    sent(steps, ConnectionLost())
-    assert sent(steps, (None, earlier)) == step
-    sent(steps, ConnectionLost())
-    ((runs, _),) = sent(steps, (None, earlier._replace(version=4)))
-    assert runs is True
 
 
 @pytest.mark.parametrize(("ahead", "runs"), [(HOUR + 1, True), (HOUR / 2, False)])
@@ -149,25 +120,6 @@ def test_the_reply_to_the_mark_is_lost(failure: type[Failure]) -> None:
     assert isinstance(step.operations[1], Create)
     assert sent(steps, in_part(failure(), 1)) == look
     assert sent(steps, (None, mark(at=0.0, waited=0.0, data=b"mark"))) == (True,)
-
-
-def test_the_mark_is_deleted_meanwhile() -> None:
-    """If somebody deletes the mark just before it is written, it is made anew."""
-    steps: Any = write(held(), PATH, b"mark")
-    next(steps)
-    step = sent(steps, (None, mark(at=0.0, waited=0.0)))
-    assert step.operations[1] == SetNode(PATH, b"mark", 3)
-    sent(steps, in_part(NoNode(), 1))
-    assert isinstance(sent(steps, (None, None)).operations[1], Create)
-
-
-def test_a_hold_that_is_gone_at_the_first_look() -> None:
-    """If the lock's node is gone as the mark is read, the job does not run, with a mark or without."""
-    for found in (None, mark(at=0.0, waited=0.0)):
-        steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, None)
-        next(steps)
-        with pytest.raises(NodeGone):
-            sent(steps, (None, None, found))
 
 
 @pytest.mark.parametrize("failure", [NoNode, SessionExpired, NodeGone])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -29,20 +28,14 @@ from zkconcurrent._recipes.queue.order import (
     due,
     float_prefix,
     frame,
-    free,
     is_item,
     item_prefix,
     items,
-    member_count,
     milliseconds,
     number,
-    unfinished_by_session,
     unframe,
 )
-from zkconcurrent._recipes.queue.put import add
-from zkconcurrent._recipes.queue.state import ItemCall, Layout, QueueView
-from zkconcurrent._recipes.queue.take import seize_first
-from zkconcurrent._recipes.receipts import Receipt, member_data
+from zkconcurrent._recipes.queue.state import Layout, QueueView
 
 numbers = st.integers(0, 2_147_483_647)
 ORDERS: dict[str, tuple[Order, st.SearchStrategy[Any], Callable[[Any], str]]] = {
@@ -131,11 +124,6 @@ def test_children_that_are_no_items() -> None:
         items("/q", ["queue--2147483648"], FIFO)
 
 
-def test_what_is_free() -> None:
-    """An item is free unless there is a claim of its name; the order stays."""
-    assert free(["b", "a", "c"], ["a", "x"]) == ["b", "c"]
-
-
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=4), st.integers(-(2**31), 2**31 - 1))
 def test_the_data_of_items(payloads: list[bytes], base: int) -> None:
     """A framed item is unframed again; the bytes are those of Curator's `ItemSerializer`, which ignores the base."""
@@ -178,18 +166,6 @@ def test_the_header() -> None:
             header.check("/q", other)
 
 
-def test_unfinished_items() -> None:
-    """The counts of one session add up, and are never less than nothing; data without a count has none."""
-
-    def node(session: int, count: int) -> Node:
-        return Node(member_data(b'{"host": "a"}', count), 0, 0.0, session)
-
-    assert json.loads(node(1, 3).data) == {"host": "a", "unfinished": 3}
-    assert member_count(node(1, -2)) == -2
-    assert member_count(Node(b"x", 0, 0.0, 1)) == 0
-    assert unfinished_by_session([node(1, 3), node(1, -2), node(2, -1), node(3, 2), None]) == {1: 1, 2: 0, 3: 2}
-
-
 @pytest.mark.fault(348)
 @pytest.mark.parametrize("order", [FIFO, LIFO], ids=lambda order: order.name)
 def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
@@ -210,30 +186,3 @@ def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
     first = f"{at.items}/{items('/queue', names, order)[0]}"
     assert [first in some for some in deleted] == [False] * (len(deleted) - 1) + [True]
     assert sorted(name for each in deleted for name in each) == [f"{at.items}/{name}" for name in names]
-
-
-def _item_call(purpose: str) -> ItemCall:
-    """Return a call that has its receipt, and a member."""
-    view = QueueView(Layout("/q", FIFO), lambda: 0.0)
-    view.laid_out, view.version = True, 0
-    item_call = ItemCall(view, purpose, b"{}")
-    item_call.receipt = receipt = Receipt()
-    receipt.path, receipt.member = "/q/receipts/a", Ticket("/q/members", "_c_x-", Lease(1))
-    return item_call
-
-
-def test_a_new_listing_goes_before_an_older_name() -> None:
-    """A consumer that had to queue anew begins with the first item that is there now."""
-    item_call = _item_call("get")
-    item_call.names.append("queue-0000000005")
-    reads = next(seize_first(item_call, ["queue-0000000003", "queue-0000000005"]))
-    assert reads == (op.Get("/q/items/queue-0000000003"),)
-
-
-def test_the_parent_of_the_items_is_gone() -> None:
-    """A put makes it again: it is no place in a queue of producers that was lost."""
-    adding = add(_item_call("put"), op.Create("/q/items/queue-", b"", sequential=True))
-    assert isinstance(next(adding), op.Multi)
-    gone = op.NoNode()
-    gone.part = 2
-    assert not isinstance(adding.throw(gone), op.Multi)  # it looks for what is missing

@@ -42,13 +42,6 @@ def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
 
 
 @packages
-def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
-    """A name that is not public is no attribute."""
-    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Mutex'"):
-        _ = package.Mutex
-
-
-@packages
 def test_public_names_are_of_the_package(package: ModuleType) -> None:
     """A class or function names the package that users import it from, unless it is the standard library's own."""
     others = {"Namespace": type(int | str).__module__, "Empty": "_queue", "Full": "queue", "ShutDown": "queue"}
@@ -174,13 +167,4 @@ with zkconcurrent.RLock(one, "/r"):
     first.release()
 one.stop(), other.stop()
 """
-    run_python("-c", code)
-
-
-def test_a_loop_does_not_wait_for_imports() -> None:
-    """All that is for tasks is there once `aio` is imported: no module of ours is loaded later, in a running loop."""
-    code = (
-        "import sys; from zkconcurrent import aio; before = {*sys.modules}; "
-        "[getattr(aio, name) for name in aio.__all__]; assert before == {*sys.modules}"
-    )
     run_python("-c", code)

@@ -37,11 +37,8 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
                 in_thread(state.post, act(name)).result(5)
         assert done == []
         hook = InterruptAt(line)
-        try:
-            with hook:
-                state.run_posted()
-        except KeyboardInterrupt:
-            pass
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            state.run_posted()
         in_thread(state.post, act("c")).result(5)
         assert not state.posted, hook.where
         assert list(dict.fromkeys(done)) == ["a", "b", "c"], hook.where  # the interrupted step is done again
@@ -50,8 +47,7 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
     assert line > 10
 
 
-@pytest.mark.parametrize("where", ["posted", "at once"])
-def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None:
+def test_an_alarm_strikes_at_every_line(in_thread: InThread) -> None:
     """The error of a signal handler is none of the work's: it is raised, and the work is done again."""
     for line in itertools.count(1):
         state, done = client_state(), list[str]()
@@ -61,20 +57,12 @@ def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None
 
         replies = [HandledReply(functools.partial(handled, name), state.wake_keeper, state.post) for name in "ab"]
         hook = InterruptAt(line, error=TimeoutError)
-        if where == "posted":
-            with state.lock:
-                for reply in replies:
-                    in_thread(reply.set).result(5)
+        with state.lock:
+            for reply in replies:
+                in_thread(reply.set).result(5)
         with contextlib.suppress(TimeoutError), hook:
-            if where == "posted":
-                state.run_posted()
-            else:
-                replies[0].set_exception(RuntimeError())
+            state.run_posted()
         assert all(name in done for name, reply in zip("ab", replies, strict=True) if reply.done), hook.where
-        if where == "at once":
-            if not done and not state.posted:
-                replies[0].set_exception(RuntimeError())  # it was interrupted before it was posted
-            replies[1].set()
         in_thread(state.run_posted).result(5)
         assert not state.posted, hook.where
         assert list(dict.fromkeys(done)) == ["a", "b"], hook.where

@@ -27,7 +27,6 @@ from zkconcurrent._protocol.rules import (
     holders,
     in_the_way,
     line_up,
-    nearest,
 )
 
 Named: TypeAlias = "st.SearchStrategy[str]"
@@ -106,15 +105,6 @@ def test_a_newcomer_waits_for_all_in_its_way(case: Case) -> None:
     excluding = [name for name in line_up(queue, rule) if rule != READ or "__WRIT__" in name]
     assert in_the_way(None, queue, rule) == excluding
     assert in_the_way(None, [], rule) == []
-
-
-@given(queues)
-def test_one_pass_finds_the_nearest_of_all(case: Case) -> None:
-    """`nearest` tells, in the order of turns, what `blocker` tells of each contender."""
-    rule, queue = case
-    one_by_one = {name: blocker(name, queue, rule) for name in line_up(queue, rule)}
-    found = nearest(queue, rule)
-    assert (found, list(found)) == (one_by_one, list(one_by_one))
 
 
 @given(st.lists(named("__READ__") | named("__WRIT__"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
@@ -215,9 +205,3 @@ def test_a_number_that_orders_nothing_is_refused(number: str) -> None:
     """At its end, the counter repeats itself, then gives negative numbers: neither is an order."""
     with pytest.raises(SequenceExhaustedError, match="idle"):
         check_sequence("/app/lock", f"_c_x-lock-{number}", MUTEX)
-
-
-def test_running_out_is_told_before() -> None:
-    """From 2,000,000,000 on a number is late, but good."""
-    assert not check_sequence("/app/lock", "_c_x-lock-1999999999", MUTEX)
-    assert check_sequence("/app/lock", "_c_x-lock-2000000000", MUTEX)

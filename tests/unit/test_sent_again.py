@@ -15,31 +15,23 @@ from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
     BadVersion,
     Check,
-    Children,
     ConnectionLost,
     Delete,
     Failure,
     Get,
     MarkDeleted,
     Multi,
-    NewTicket,
     Node,
-    NodeGone,
     NoNode,
-    SessionExpired,
     SetNode,
     Sync,
 )
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
-from zkconcurrent._recipes.lock import find
 from zkconcurrent._recipes.map.mirror import Layout, Mirror
-from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, put_if_absent, replace, write
-from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, replace, write
 from zkconcurrent._recipes.receipts import BURNT, InDoubt, PendingWrite, Receipt, ReceiptPool, settle
-from zkconcurrent._recipes.semaphore import Layout as SemaphoreLayout
-from zkconcurrent._recipes.semaphore import resize
 
 OURS = Node(b"{}", 1, 0.0, 1)
 
@@ -131,18 +123,6 @@ def test_a_leave_whose_reply_was_lost() -> None:
     assert isinstance(leaving.send(None), MarkDeleted)
 
 
-@pytest.mark.fault(13)
-def test_a_node_of_the_session_before() -> None:
-    """The node that has the name of a create whose reply was lost is another session's: it is not taken."""
-    ticket = Ticket("/lock", "_c_x-", Lease(2))
-    finding: Any = find(ticket)
-    assert [type(each) for each in next(finding)] == [Sync, Children]
-    assert isinstance(finding.send((None, ["_c_x-lock-0000000000"])), Get)
-    with pytest.raises(NodeGone):
-        finding.send(OURS)
-    assert ticket.name is None
-
-
 @pytest.mark.fault(279)
 def test_a_join_whose_reply_was_lost() -> None:
     """A deposed leader shows the node of a member who has left: the id is not taken, and the create comes again."""
@@ -179,40 +159,9 @@ def test_in_doubt_as_its_session_ends() -> None:
     assert writing.throw(ConnectionLost())[1] == Get(map_write.receipt.path, map_write.receipt.member)
 
 
-def test_an_entry_that_has_gone_with_its_session() -> None:
-    """What an ephemeral entry's first write has made is gone, whether it was applied or not: it is made anew."""
-    making: Any = put_if_absent(_map_write(ephemeral=True), "a", b"x")
-    next(making)
-    making.throw(ConnectionLost())
-    making.throw(SessionExpired())  # and discards the writer
-    assert isinstance(making.send(None), NewTicket)
-
-
 def test_a_replacement_names_the_map() -> None:
     """An entry that was deleted and made anew since may have the same version; the node above it has another."""
     replacing: Any = replace(_map_write(), "a", b"new", lambda _: True)
     next(replacing)
     step = replacing.send((None, Node(b"", 1, 0.0, 0, version=7), (Node(b"old", 2, 0.0, 0), 2)))
     assert Check("/map", 7) in step.operations
-
-
-def test_an_item_that_was_taken_in_the_session_before() -> None:
-    """A change that is settled after its session counts for the client, and not for the member of the next session."""
-    pending_write = PendingWrite(ReceiptPool("/queue/receipts"), b"{}")
-    pending_write.receipt = receipt = Receipt()
-    receipt.path, receipt.version, receipt.session = "/queue/receipts/a", 3, 2
-    pending_write.sent = InDoubt(version=3, unfinished=1, session=1)
-    settling: Any = settle(pending_write)
-    next(settling)
-    with pytest.raises(StopIteration):
-        settling.send((None, Node(b"", 1, 0.0, 0, version=4)))
-    assert (pending_write.applied, receipt.unfinished, receipt.before) == (True, 1, 1)
-
-
-@pytest.mark.parametrize("seen", [None, Node(b"3", 2, 0.0, 0)], ids=["gone", "made anew"])
-def test_a_resize_of_a_semaphore_that_was_destroyed(seen: Node | None) -> None:
-    """The write changed nothing of what is there now, so it begins anew."""
-    resizing: Any = resize(SemaphoreLayout("/s", 3, FirstLook("/s", "Semaphore")), 5)
-    first = next(resizing)
-    resizing.send((None, Node(b"3", 1, 0.0, 0), ()))
-    assert resizing.send((seen is not None, seen)) == first
