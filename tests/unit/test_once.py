@@ -122,6 +122,15 @@ def test_the_reply_to_the_mark_is_lost(failure: type[Failure]) -> None:
     assert sent(steps, (None, mark(at=0.0, waited=0.0, data=b"mark"))) == (True,)
 
 
+def test_a_hold_that_is_gone_at_the_first_look() -> None:
+    """If the lock's node is gone as the mark is read, the job does not run, with a mark or without."""
+    for found in (None, mark(at=0.0, waited=0.0)):
+        steps: Any = take_turn(held(), PATH, HOUR, lambda: 0.0, None)
+        next(steps)
+        with pytest.raises(NodeGone):
+            sent(steps, (None, None, found))
+
+
 @pytest.mark.parametrize("failure", [NoNode, SessionExpired, NodeGone])
 def test_a_hold_that_is_gone(failure: type[Failure]) -> None:
     """If the lock's node is gone as the mark is written, nothing is: the hold is lost."""
