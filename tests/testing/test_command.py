@@ -44,11 +44,6 @@ def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, c
     assert not processes_of(tmp_path)
 
 
-def test_the_default_port() -> None:
-    """Without `--port` the command takes ZooKeeper's own port, which is also `connect`'s default."""
-    assert PORTS[0] == 2181
-
-
 def test_the_next_free_port(capsys: pytest.CaptureFixture[str]) -> None:
     """If the port is in use, the command takes the next free one, and says so; if all are, that is an error."""
     with Server() as one, Server() as two, closing(ReservedPorts(1)) as reserved:
@@ -68,11 +63,3 @@ def test_a_port_in_use_that_was_asked_for(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert output == ""
     assert re.fullmatch(rf"port {server.port} of 127\.0\.0\.1 is in use: .*\n", errors)
-
-
-def test_no_such_port(tmp_path: Path) -> None:
-    """A port that does not exist is refused in one line."""
-    with python(*COMMAND, "--port", "70000", folder=tmp_path) as process:
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert errors == "a port is a number from 1 to 65535, not 70000\n"

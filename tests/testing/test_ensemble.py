@@ -26,28 +26,6 @@ def test_leader_killed() -> None:
         assert client.retry(client.get, "/kept")[0] == b"data"
 
 
-def test_leader_frozen() -> None:
-    """When the leader freezes another is elected, and is taken for the leader also once the old one thaws."""
-    with Ensemble(settings={"syncLimit": 15}) as ensemble:
-        old = ensemble.leader()
-        old.freeze()
-        new = ensemble.leader()
-        assert new is not old
-        old.thaw()
-        assert ensemble.leader() is new
-
-
-def test_expire() -> None:
-    """A session is expired for all servers."""
-    with Ensemble() as ensemble, ensemble.client() as client:
-        client.create("/ephemeral", ephemeral=True)
-        ensemble.expire(client)
-        for server in ensemble.servers:
-            with server.client() as other:
-                other.sync("/")
-                assert other.exists("/ephemeral") is None
-
-
 def test_route() -> None:
     """Servers reach each other under the ports they are told."""
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -62,22 +61,6 @@ def test_runs_what_is_installed(installation: Installation) -> None:
         assert server.mntr()["zk_version"].startswith(installation.version)
 
 
-@pytest.mark.parametrize("installation", present(), ids=lambda installation: installation.kind)
-def test_curator_class_path(installation: Installation) -> None:
-    """Where Curator is installed its recipes are on the class path that is given for it, and so is ZooKeeper."""
-    classes: set[str] = set()
-    for jar in installation.curator_class_path:
-        classes.update(zipfile.ZipFile(jar).namelist())
-    assert (
-        not classes
-        or {
-            "org/apache/curator/framework/recipes/locks/InterProcessMutex.class",
-            "org/apache/zookeeper/ZooKeeper.class",
-        }
-        <= classes
-    )
-
-
 def test_home_comes_first(unpacked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZOOKEEPER_HOME goes before everything else that is installed."""
     monkeypatch.setenv("ZOOKEEPER_HOME", str(unpacked))
@@ -108,15 +91,6 @@ def test_bad_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(NoServerError, match=str(tmp_path)):
         find_installation()
-
-
-@pytest.mark.usefixtures("nothing_installed")
-def test_wanted_but_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kind that ZKCONCURRENT_SERVER asks for is the only one looked for."""
-    monkeypatch.setenv("ZKCONCURRENT_SERVER", "pyspark")
-    with pytest.raises(NoServerError, match="pyspark: not installed") as error:
-        find_installation()
-    assert "ZOOKEEPER_HOME is not set" not in str(error.value)
 
 
 def test_unknown_kind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,11 +45,6 @@ def test_the_order_is_chosen() -> None:
     assert notes == ["a0", "b0", "a1", "b1", "b2", "a2"]
 
 
-def test_elsewhere_nothing_pauses() -> None:
-    """`pause` returns at once in any other thread."""
-    pause()
-
-
 def test_a_lock_excludes(clients: tuple[KazooClient, KazooClient], zk_path: str) -> None:
     """A call that waits for a lock is not ready, whatever is chosen; once it is granted, it goes on to its pause."""
     locks = [zkconcurrent.RLock(client, zk_path) for client in (*clients, clients[0])]
@@ -98,14 +93,6 @@ def test_a_loss_is_a_step(zk_path: str) -> None:
         calls = [lambda: held(0), lambda: held(1), lambda: server.expire(one)]
         assert interleave(chosen("0120"), calls, locks) == ["lost", "held", None]
         assert interleave(chosen("1021"), calls, locks) == ["held", "held", None]
-
-
-def test_the_error_of_a_call() -> None:
-    """It is raised once all have ended."""
-    notes: list[str] = []
-    with pytest.raises(ZeroDivisionError):
-        interleave(chosen("1"), [noted("a", notes), lambda: 1 / 0])
-    assert notes == ["a0", "a1", "a2"]
 
 
 def test_a_choice_that_is_none() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import struct
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,18 +102,6 @@ def test_dropped_connections(shared: MemoryServer, client: KazooClient) -> None:
     assert client.client_id == session
 
 
-def test_a_silent_client_expires(shared: MemoryServer, client: KazooClient) -> None:
-    """A session whose connection is gone ends after its timeout, and not before."""
-    with socket.create_connection(("127.0.0.1", shared.port)) as silent:
-        began = time.monotonic()
-        silent.sendall(hello(600))
-        assert silent.recv(4096)
-        while silent.recv(4096):
-            pass
-        assert time.monotonic() - began >= 0.6
-    eventually(lambda: client.connected)
-
-
 def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:
     """Its requests wait in the server, which serves other clients meanwhile; then it gets all replies."""
     with slow_reader(shared, client, "/large") as slow:
@@ -129,66 +114,12 @@ def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) 
     assert shared.command("ruok") == "imok"
 
 
-def test_a_client_that_does_not_read_is_dropped(shared: MemoryServer, client: KazooClient) -> None:
-    """The server waits until it takes what was sent, and reads no more from it; meanwhile it does not spin."""
-    with slow_reader(shared, client, "/larger") as slow:
-        assert client.exists("/larger")
-        shared.drop_connections()
-        slow.sendall(b"more")
-        began = computed(shared.pid)
-        time.sleep(1)
-        assert computed(shared.pid) - began < 0.05
-        came = 0
-        with suppress(ConnectionResetError):
-            while data := slow.recv(1 << 20):
-                came += len(data)
-        assert came > 1_000_000
-
-
-def computed(pid: int) -> float:
-    """Return how many seconds a process has computed."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_many_clients(shared: MemoryServer) -> None:
-    """Threads of several clients count right under one lock."""
-    counted = 0
-    clients = [KazooClient(shared.hosts) for _ in range(4)]
-
-    def count(client: KazooClient) -> None:
-        nonlocal counted
-        client.start()
-        for _ in range(25):
-            with Lock(client, "/counted"):
-                seen = counted
-                time.sleep(0.0005)
-                counted = seen + 1
-
-    threads = [threading.Thread(target=count, args=(client,)) for client in clients]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    for client in clients:
-        client.stop()
-        client.close()
-    assert counted == 100
-
-
 def test_a_setting_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is refused, rather than ignored; so is an ensemble."""
     monkeypatch.setenv("ZKCONCURRENT_SERVER", "memory")
     for service in (Server(settings={"enforceQuota": "true"}), Server(properties={"a": 1}), Ensemble()):
         with pytest.raises(RuntimeError, match=r"the memory server has no setting '.*': use a real ZooKeeper"):
             service.start()
-
-
-def test_the_environment_selects_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every `Server` is a memory server then."""
-    monkeypatch.setenv("ZKCONCURRENT_SERVER", "memory")
-    with Server() as server:
-        assert "memory" in server.mntr()["zk_version"]
 
 
 def test_the_command(tmp_path: Path) -> None:

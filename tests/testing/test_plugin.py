@@ -118,7 +118,6 @@ PLUGINS: dict[str, tuple[dict[str, str], list[str]]] = {
     "pytest-asyncio, strict": (STRICT, [*LOOP_SCOPE, "-p", "no:anyio"]),
     "pytest-asyncio, auto": (AUTO, [*LOOP_SCOPE, "-p", "no:anyio", "-o", "asyncio_mode=auto"]),
     "anyio": (ANYIO, ["-p", "no:asyncio"]),
-    "both": (ANYIO, [*LOOP_SCOPE]),
 }
 
 
@@ -157,30 +156,6 @@ def test_async_tests(plugin: str, tmp_path: Path, zookeeper: Server) -> None:
     assert "ERROR" not in ended.stdout
 
 
-def test_async_tests_without_a_plugin(tmp_path: Path, zookeeper: Server) -> None:
-    """The error of pytest says which plugins run an async test; a plain one may run a loop of its own."""
-    text = IN_TASKS.format(imports="", fixture="@pytest.fixture", mark="")
-    text += "\n\ndef test_plain(azk, zk_path):\n    asyncio.run(attempt(aio.Lock(azk, zk_path)))\n"
-    ended = run_pytest(tmp_path, *NONE, "-k", "excludes or plain", text=text, HOSTS=zookeeper.hosts)
-    assert "1 failed, 1 passed" in ended.stdout, ended.stdout
-    assert "pytest-asyncio" in ended.stdout
-
-
-def test_another_backend(tmp_path: Path, zookeeper: Server) -> None:
-    """Of anyio's backends azk takes asyncio alone, with or without options, and says so."""
-    text = (
-        IN_TASKS.format(imports="", fixture="@pytest.fixture", mark="")
-        + """
-@pytest.mark.parametrize("anyio_backend", ["trio", ("trio", {}), "asyncio", ("asyncio", {"use_uvloop": False})])
-def test_backend(anyio_backend, azk):
-    pass
-"""
-    )
-    ended = run_pytest(tmp_path, "-p", "no:asyncio", "-k", "backend", text=text, HOSTS=zookeeper.hosts)
-    assert "2 passed, 5 deselected, 2 errors" in ended.stdout, ended.stdout
-    assert ended.stdout.count("azk is for asyncio, not for trio: let the fixture anyio_backend return 'asyncio'") >= 2
-
-
 def test_no_server(tmp_path: Path) -> None:
     """Without a server a test that needs one fails with the reason; it is not skipped, and others run."""
     ended = run_pytest(tmp_path, *NONE, ZOOKEEPER_HOME=str(tmp_path), ZKCONCURRENT_SERVER="home")
@@ -215,13 +190,6 @@ def test_a_real_server_is_asked_for(tmp_path: Path) -> None:
     ended = run_pytest(tmp_path, *NONE, "--zookeeper=real", PATH="/nowhere", JAVA_HOME="")
     assert "1 passed, 3 errors" in ended.stdout, ended.stdout
     assert "No Java was found" in ended.stdout
-
-
-def test_a_real_server_and_one_in_memory(tmp_path: Path) -> None:
-    """The option and the environment ask for different ones, which is an error: before, the latter won."""
-    ended = run_pytest(tmp_path, *NONE, "-v", "--zookeeper=real", ZKCONCURRENT_SERVER="memory")
-    assert "--zookeeper=real, but ZKCONCURRENT_SERVER is 'memory'" in ended.stdout + ended.stderr
-    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
 
 
 def test_costs_nothing_until_used(tmp_path: Path) -> None:

@@ -49,17 +49,6 @@ def test_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     assert taken(mine) == {*mine}
 
 
-def test_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that cannot get as many ports as it asks for keeps none."""
-    ours = ReservedPorts(2)
-    mine = ours.numbers
-    ours.close()
-    monkeypatch.setattr(ports_module, "_PORTS", mine)
-    with pytest.raises(RuntimeError, match="not 3 ports are free"):
-        ReservedPorts(3)
-    assert taken(mine) == {*mine}
-
-
 def test_a_dead_server_keeps_its_port() -> None:
     """Another suite gets the port of a killed server no more than that of a running one, and so it can restart."""
     with Server() as server:
