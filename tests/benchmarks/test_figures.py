@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from xml.etree import ElementTree
 
 import pytest
@@ -11,7 +10,7 @@ from benchmarks.charts import charts
 from benchmarks.figures import Figure
 from benchmarks.meter import Cost
 from benchmarks.parts import EVENTS, REQUESTS, TIME
-from benchmarks.report import as_json, from_json, tables, targets
+from benchmarks.report import tables, targets
 from benchmarks.stage import Queue, Turn
 from benchmarks.targets import TARGETS, Target
 
@@ -79,11 +78,3 @@ def test_tables_and_charts() -> None:
     assert set(pictures) == {"uncontended.svg", "crowd.svg"}
     assert all(ElementTree.fromstring(picture).tag.endswith("svg") for picture in pictures.values())
     assert sum("not measured" in line for line in targets(figures)) < len(TARGETS)
-
-
-def test_a_run_is_written_and_read() -> None:
-    """`--from` shows the run that `--json` wrote."""
-    written = json.loads(json.dumps(as_json(MACHINE, False, [OURS, KAZOO])))
-    assert from_json(written) == [OURS, KAZOO]
-    assert written["figures"][0]["median"] == 2.5
-    assert written["machine"] == MACHINE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
@@ -16,8 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.figures import BEFORE, OURS
-from benchmarks.parts import SINCE_END, SINCE_KILL, Groups, atomics, leaders, queues, reads, task_memory, tasks
-from benchmarks.stage import Stage, compete, sessions
+from benchmarks.parts import SINCE_END, SINCE_KILL, Groups, leaders, queues, task_memory
+from benchmarks.stage import Stage
 from tests.helpers.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -94,20 +93,8 @@ def test_an_earlier_revision(tmp_path: Path) -> None:
 
 
 @together
-@pytest.mark.parametrize("contestant", ["aio", "pool"])
-def test_contenders_that_are_tasks(stage: Stage, contestant: str) -> None:
-    """Tasks of two processes take turns, one at a time, whichever library has the lock."""
-    team = stage.team(contestant, 2)
-    queue = compete(stage, team, "lock", 4, 0.3)
-    assert {turn.player for turn in queue.turns} == {0, 1}
-    assert all(before.released <= after.acquired for before, after in itertools.pairwise(queue.turns))
-    with sessions(team, stage.hosts):
-        assert len(team[0].ask("time", "lock", stage.path(), 3).split()) == 3
-
-
-@together
 @pytest.mark.long
-@pytest.mark.parametrize("part", [tasks, task_memory, queues, atomics, reads, leaders])
+@pytest.mark.parametrize("part", [task_memory, queues, leaders])
 def test_what_is_measured(stage: Stage, part: Callable[[Stage, bool], Groups]) -> None:
     """Every case gives figures."""
     for lanes in part(stage, True):

