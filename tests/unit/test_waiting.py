@@ -1,7 +1,4 @@
-"""The loops that wait: their leftovers when interrupts strike in a row.
-
-A wait in a signal handler lends the lock that its thread has, and has it again however the wait ends.
-"""
+"""The loop that waits: what it leaves when interrupts strike in a row."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from typing import Any
 import pytest
 
 from zkconcurrent._runtime.waiting import Steps, wait
-
-DEPTH = 2
 
 
 @pytest.mark.fault(205)
