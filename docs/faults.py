@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -17,6 +18,7 @@ FILE = ROOT / "docs" / "explanation" / "faults.md"
 ROW = re.compile(r"^(\| (\d+)(?: S)? \| \*\*(.+?)\*\*: (?:.+?) \| (?:.+?) \|)(.*)$", re.MULTILINE)
 
 
+@cache
 def marked() -> dict[int, list[str]]:
     """Return the files with tests of each fault, by its number, without `tests/` and `.py`."""
     files: dict[int, list[str]] = {}

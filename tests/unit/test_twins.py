@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import pickle
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -101,20 +99,6 @@ def test_parameters(name: str) -> None:
     theirs, ours = getattr(zkconcurrent, name), getattr(aio, name)
     missing = {method: parameters(theirs, method) - parameters(ours, method) for method in methods(name)}
     assert missing == {method: set(MISSING.get(f"{name}.{method}", {})) for method in methods(name)}
-
-
-@pytest.mark.parametrize("name", [name for name in TWINS if name not in ("synchronized", "once_per")])
-def test_texts(name: str) -> None:
-    """The repr is the twin's, with the name of `aio`; neither is pickled, and both say the same of it."""
-    theirs, ours = make(zkconcurrent, name), make(aio, name)
-    kind = type(theirs).__name__
-    assert f"zkconcurrent.aio.{kind}" in repr(ours)
-    # Two objects have two addresses, and two clients, whose candidates have each an id.
-    said, its = (re.sub("0x[0-9a-f]+|#[0-9a-f]{8}", "", repr(each)) for each in (ours, theirs))
-    assert said.replace("zkconcurrent.aio.", "zkconcurrent.") == its
-    for each in (theirs, ours):
-        with pytest.raises(TypeError, match="cannot pickle"):
-            pickle.dumps(each)
 
 
 def test_what_a_multilock_lacks() -> None:
