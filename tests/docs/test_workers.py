@@ -187,7 +187,9 @@ def test_metrics_of_gunicorn(run: Run, tmp_path: Path, connect: Connect, in_thre
 
     def scrape() -> dict[str, float]:
         found = {}
-        for family in text_string_to_metric_families(ask(port, "/metrics")):
+        # The file of a worker that has just begun is empty for a moment, on which prometheus_client fails.
+        told = eventually(lambda: (it := ask(port, "/metrics")) != "500" and it)
+        for family in text_string_to_metric_families(str(told)):
             for sample in family.samples:
                 assert sample.labels.pop("zkconcurrent_name") == "/metered/till"
                 assert "pid" not in sample.labels
