@@ -264,23 +264,3 @@ def test_times_of_other_clocks(
     assert f"wrong was last sent at {datetime.now(timezone.utc) + timedelta(seconds=1e6):%Y-%m-%d}" in caplog.text
     assert f"delete {runs.path.removeprefix(zk_path)}" in caplog.text
     beat.close()
-
-
-def test_a_beat_that_was_overtaken(
-    app: Celery, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A beat that does not know that its term is over notes and sends nothing, once one of a later term has noted."""
-    app.conf.update(broker_url="memory://", beat_schedule={"often": {"task": "often", "schedule": 0.01}})
-    beat, tasks = Beat(app), []
-    beat.send_task = lambda name, *_, **__: tasks.append(name)
-    eventually(lambda: beat.tick() == 0 and tasks)
-    runs = SharedValue(zk, f"{zk_path}/celery/app/runs", {"token": 0, "runs": {}}, codec=JSON)
-    assert runs.get().value["token"] == beat._term.token
-    later = {"token": 2**62, "runs": {"often": 0}}
-    runs.set(later)
-    before = len(tasks)
-    eventually(lambda: beat.tick() == 0 and "leads no more: another beat leads" in caplog.text)
-    assert beat.tick() == 0
-    assert len(tasks) == before
-    assert runs.get().value == later
-    beat.close()

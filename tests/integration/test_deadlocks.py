@@ -6,10 +6,8 @@ import asyncio
 import logging
 import os
 import pickle
-import subprocess
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -21,19 +19,18 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
+from tests.helpers.lock_types import Kind, write_lock
 from tests.helpers.processes import Spawn, line_from, spawning, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BoundedSemaphore,
     Condition,
-    DeadlockEdge,
     DeadlockError,
     DeadlockFound,
     DeadlockVictim,
     DetachedLock,
     Lock,
     LockEvent,
-    MultiLock,
     ReadWriteLock,
     RLock,
     WaitCancelledError,
@@ -43,7 +40,6 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import deadlocks, local_handoff
 from zkconcurrent._engine.session import Session
-from zkconcurrent.testing import Server
 
 Warnings = Callable[[], list[str]]
 
@@ -66,47 +62,19 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     return lambda: [each.getMessage() for each in caplog.records if each.name == name and each.levelno > logging.DEBUG]
 
 
-# -- of processes ----------------------------------------------------------------------------------------------------
-
-
-def close(other: subprocess.Popen[str], zk: KazooClient, path: str) -> None:
-    """Have a process wait at a path, for this one."""
-    assert line_from(other) == "held"
-    tell(other)
-    eventually(queued(zk, path, 2))
-
-
 @pytest.mark.fault(280)
 def test_a_ring_of_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """The last to wait gets the error, with who waits for whom; the process that it has waited for goes on."""
     other = spawn("0", "1")
     with RLock(zk, f"{zk_path}/1"):
-        close(other, zk, f"{zk_path}/1")
+        assert line_from(other) == "held"
+        tell(other)
+        eventually(queued(zk, f"{zk_path}/1", 2))
         with pytest.raises(DeadlockError) as caught:
             RLock(zk, f"{zk_path}/0", on_deadlock="raise").acquire()
     cycle = [(edge.path, edge.pid) for edge in caught.value.cycle]
     assert cycle == [(f"{zk_path}/0", os.getpid()), (f"{zk_path}/1", other.pid)]
     assert line_from(other) == "got"
-
-
-@pytest.mark.fault(281)
-def test_a_member_that_is_killed(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Its node counts until its session ends; whatever comes first, the other one goes on, or is the victim."""
-    other = spawn("0", "1", session=2.0)
-    with RLock(zk, f"{zk_path}/1"):
-        close(other, zk, f"{zk_path}/1")
-        other.kill()
-        cycle: tuple[DeadlockEdge, ...] = ()
-        try:
-            with RLock(zk, f"{zk_path}/0", on_deadlock="raise"):
-                pass
-        except DeadlockError as error:
-            cycle = error.cycle
-        assert [edge.pid for edge in cycle] in ([], [os.getpid(), other.pid])
-    eventually(lambda: not children(zk, f"{zk_path}/0"))
-
-
-# -- of the threads and tasks of this process --------------------------------------------------------------------------
 
 
 def crossed(in_thread: InThread, zk: KazooClient, first: Sequence[Any], second: Sequence[Any]) -> list[Future[None]]:
@@ -127,24 +95,16 @@ def crossed(in_thread: InThread, zk: KazooClient, first: Sequence[Any], second: 
     return running
 
 
-KINDS: dict[str, Callable[..., Any]] = {
-    "RLock": RLock,
-    "Lock": Lock,
-    "RLock(fair=False)": lambda *args, **options: RLock(*args, fair=False, **options),
-    "write lock": lambda *args, **options: ReadWriteLock(*args, **options).write_lock,
-}
-
-
 @pytest.mark.fault(280)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [RLock, write_lock])
 def test_two_threads_of_two_clients(
-    kind: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
 ) -> None:
     """The one that closes the ring gets the error, and the listeners hear of it; the other one goes on."""
     told: list[LockEvent] = []
     other = connect()
     makes = [
-        [KINDS[kind](client, f"{zk_path}/{name}", on_deadlock="raise") for name in names]
+        [kind(client, f"{zk_path}/{name}", on_deadlock="raise") for name in names]
         for client, names in ((zk, "ab"), (other, "ba"))
     ]
     remove = add_listener(told.append, other)
@@ -166,25 +126,6 @@ def test_two_threads_of_two_clients(
     assert children(zk, f"{zk_path}/a") == children(zk, f"{zk_path}/b") == []
 
 
-@pytest.mark.fault(369)
-@pytest.mark.parametrize("both", [True, False])
-def test_a_client_that_learns_of_another_server(
-    both: bool, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """Its waits tell of the holds that it had before, and of those of another client with the same list."""
-    one, other = connect(), connect() if both else None
-    first = [RLock(each or one, f"{zk_path}/{name}", on_deadlock="raise") for each, name in ((one, "a"), (other, "b"))]
-    for lock in first:
-        with lock:
-            pass
-        lock.client.set_hosts(f"{zookeeper.hosts},{zookeeper.hosts.replace('127.0.0.1', 'localhost')}")
-    second = [RLock(one, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    waits = crossed(in_thread, zk, *([*pair] for pair in zip(first, second, strict=True)))
-    with pytest.raises(DeadlockError, match=r"waits for \S+ \(for \d+\.\d s\), held by"):
-        waits[1].result(20)
-    waits[0].result(20)
-
-
 @pytest.mark.fault(280)
 def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Of an unfair lock, a thread that holds something waits in the queue after a while, where it can be seen."""
@@ -204,22 +145,6 @@ def test_threads_that_wait_for_their_turn(zk: KazooClient, zk_path: str, in_thre
     for each in [in_thread(run, unfair, same), in_thread(run, same, unfair)]:
         each.result(20)
     assert sorted(ends) == ["got", "victim"]
-
-
-@pytest.mark.fault(282)
-def test_one_that_is_only_warned(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, warnings: Warnings
-) -> None:
-    """The wait that closed the ring can't be ended: it logs the ring, and the other one is ended at its next search."""
-    other = connect()
-    mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
-    first, second = crossed(in_thread, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
-    with pytest.raises(DeadlockError):
-        first.result(20)
-    second.result(20)
-    eventually(lambda: any("of which this one is ended" in each for each in warnings()))
-    # The other's first search may come after the ring is gone.
-    assert len(warnings()) <= 2
 
 
 @pytest.mark.fault(280)
@@ -315,33 +240,6 @@ def test_a_read_lock_taken_again_through_another_client(
     writing.result(20)
 
 
-@pytest.mark.fault(280)
-def test_a_part_of_a_multilock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A MultiLock that is acquired on top of a lock may close a ring; it gives back what it had acquired."""
-    other = connect()
-    a, b = RLock(other, f"{zk_path}/a"), RLock(other, f"{zk_path}/b")
-    parts = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in ("0", "a")]
-    first, second = crossed(in_thread, zk, [a, b], [RLock(zk, b.path), _Both(parts)])
-    with pytest.raises(DeadlockError):
-        second.result(20)
-    first.result(20)
-    eventually(lambda: not children(zk, f"{zk_path}/0"))
-
-
-class _Both:
-    """A MultiLock that names a path, for `crossed`."""
-
-    def __init__(self, locks: list[RLock]) -> None:
-        self._both = MultiLock(locks)
-        self.path = locks[-1].path
-
-    def __enter__(self) -> None:
-        self._both.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._both.release()
-
-
 @pytest.mark.fault(282)
 def test_a_condition_can_not_be_ended(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A wait on a condition must have its lock again; the other member is the victim."""
@@ -384,64 +282,14 @@ def test_a_member_that_is_cut_off(
     first.result(20)
 
 
-@pytest.mark.fault(280)
-def test_a_client_with_a_chroot(
-    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread
-) -> None:
-    """The ring is found wherever the chroots of its clients lie."""
-    zk.ensure_path(f"{zk_path}/root")
-    other = connect(f"{zookeeper.hosts}{zk_path}/root")
-    mine = [RLock(zk, f"{zk_path}/root/{name}", on_deadlock="raise") for name in "ab"]
-    first, second = crossed(in_thread, zk, mine, [RLock(other, f"/{name}", on_deadlock="raise") for name in "ba"])
-    with pytest.raises(DeadlockError) as caught:
-        second.result(20)
-    first.result(20)
-    assert [edge.path for edge in caught.value.cycle] == [f"{zk_path}/root/{name}" for name in "ab"]
-
-
-@pytest.mark.fault(265)
-def test_a_log_handler_that_blocks(in_thread: InThread) -> None:
-    """As it is told of one deadlock, the next one of the same clients is ended all the same."""
-    names, told, go_on = zkconcurrent.namespace("local"), threading.Event(), threading.Event()
-    log = logging.getLogger("zkconcurrent.deadlocks")
-
-    def block(record: logging.LogRecord) -> bool:
-        if "a deadlock of" in record.getMessage():
-            told.set()
-            go_on.wait(30)
-        return True
-
-    log.addFilter(block)
-    try:
-        a, b = names.RLock("blocked-a"), names.RLock("blocked-b")
-        warned = crossed(in_thread, names.client, [a, b], [b, a])
-        assert told.wait(20)
-        c, d = (names.RLock(f"blocked-{name}", on_deadlock="raise") for name in "cd")
-        first, second = crossed(in_thread, names.client, [c, d], [d, c])
-        with pytest.raises(DeadlockError):
-            second.result(20)
-        first.result(20)
-        assert not go_on.is_set()
-    finally:
-        go_on.set()
-        log.removeFilter(block)
-    assert a.cancel_waits() == 1
-    for each in warned:
-        with suppress(WaitCancelledError):
-            each.result(20)
-
-
 def test_in_memory(in_thread: InThread) -> None:
-    """A local namespace has the same, also for two threads of one client; a lock may say otherwise."""
+    """A local namespace has the same, also for two threads of one client."""
     names = zkconcurrent.namespace("local", on_deadlock="raise")
     a, b = names.RLock("a"), names.RLock("b")
     first, second = crossed(in_thread, names.client, [a, b], [b, a])
     with pytest.raises(DeadlockError):
         second.result(20)
     first.result(20)
-    assert names.RLock("c", on_deadlock="warn")._lock_core.on_deadlock == "warn"
-    with pytest.raises(ValueError, match="on_deadlock must be 'warn' or 'raise'"):
-        names.Lock("d", on_deadlock="never")  # type: ignore[arg-type]
 
 
 def test_tasks_of_one_loop(zk: KazooClient, zk_path: str) -> None:
@@ -462,83 +310,6 @@ def test_tasks_of_one_loop(zk: KazooClient, zk_path: str) -> None:
 
     ends = asyncio.run(main())
     assert sorted(type(end).__name__ for end in ends) == ["DeadlockError", "NoneType"]
-
-
-# -- what it costs -----------------------------------------------------------------------------------------------------
-
-
-def test_what_waits_cost(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """A wait that holds nothing costs nothing, nor does one with a deadline; another, a listing for each search."""
-    client = connect(proxy.hosts)
-    searches, wanted = Session.of(client).deadlocks, RLock(client, zk_path)
-
-    def wait(timeout: float | None, *held: RLock) -> bool:
-        with ExitStack() as stack:
-            for each in held:
-                stack.enter_context(each)
-            with wanted.hold(timeout):
-                return True
-
-    with RLock(zk, zk_path):
-        bare, timed = in_thread(wait, None), in_thread(wait, 60, RLock(client, f"{zk_path}-timed"))
-        searching = in_thread(wait, None, RLock(client, f"{zk_path}-held"))
-        eventually(queued(zk, zk_path, 4))
-        eventually(lambda: searches.requests)
-        with proxy.counting() as count:
-            eventually(lambda: count.requests["getChildren"] >= 2)
-        assert count.requests.keys() <= {"getChildren", "sync", "ping"}  # the others are heartbeats
-        assert len(searches._checks) == 1
-    assert all(each.result(20) for each in (bare, timed, searching))
-
-
-def test_what_nobody_would_hear_of(
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    in_thread: InThread,
-    caplog: pytest.LogCaptureFixture,
-    warnings: Warnings,
-) -> None:
-    """If the logger is off, nobody listens, and the wait can't be ended, it is not searched, until the logger is on."""
-    other = connect()
-    searches = [Session.of(client).deadlocks for client in (zk, other)]
-    with caplog.at_level(logging.ERROR, "zkconcurrent.deadlocks"):
-        mine = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
-        running = crossed(in_thread, zk, mine, [RLock(other, f"{zk_path}/{name}") for name in "ba"])
-        eventually(lambda: all(check._pause > 0.4 for each in searches for check in each._checks))
-        assert [each.requests for each in searches] == [0, 0]
-    eventually(warnings)
-    mine[1].cancel_waits()
-    with pytest.raises(WaitCancelledError):
-        running[0].result(20)
-    running[1].result(20)
-
-
-def test_the_rate_is_bounded(
-    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many wait, a client sends at most so many requests a second, and each search has its turn."""
-    searches, crowd, lock = Session.of(zk).deadlocks, 15, RLock(zk, zk_path)
-    sent: list[float] = []
-
-    class Sent(deque[float]):
-        def extend(self, times: Iterable[float]) -> None:
-            sent.extend(times := list(times))
-            super().extend(times)
-
-    searches._sent = Sent(maxlen=10)
-    monkeypatch.setattr(deadlocks, "MOST_A_SECOND", 10)
-    with RLock(connect(), zk_path):
-
-        def wait(n: int) -> bool:
-            with RLock(zk, f"{zk_path}-{n}"), lock:
-                return True
-
-        waiting = [in_thread(wait, n) for n in range(crowd)]
-        eventually(lambda: len(sent) >= crowd + 10, patience=30)
-    assert [each.exception(30) for each in waiting] == [None] * crowd
-    for n in range(len(sent) - 10):
-        assert sent[n + 10] - sent[n] >= 0.99
 
 
 @pytest.mark.fault(283)
@@ -572,27 +343,4 @@ def test_no_false_report_under_contention(
     finally:
         over.set()
     assert sum(each.result(30) for each in running) > 0
-    assert warnings() == []
-
-
-@pytest.mark.fault(281)
-def test_the_end_of_a_client(
-    connect: Connect,
-    zk: KazooClient,
-    zk_path: str,
-    in_thread: InThread,
-    warnings: Warnings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A client that is stopped in the middle of a search ends it quietly."""
-    monkeypatch.setattr(deadlocks, "AGAIN_AFTER", 1.5)
-    other = connect()
-    mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
-    theirs = [RLock(other, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    first, second = crossed(in_thread, zk, mine, theirs)
-    eventually(lambda: Session.of(other).deadlocks.requests >= 3)
-    other.stop()
-    assert second.exception(20) is not None
-    first.result(20)
-    eventually(lambda: not Session.of(other).deadlocks._helper.works)
     assert warnings() == []

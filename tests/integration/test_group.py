@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import os
-import pickle
 import signal
 import threading
 import time
 from queue import Queue as Inbox
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -20,7 +16,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ForeignNodeError, Group, Membership, RefusedError
+from zkconcurrent import ForeignNodeError, Group
 from zkconcurrent.testing import Server
 
 spawn = spawning("tests.integration.group_party", 4)
@@ -44,18 +40,6 @@ def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str)
     assert not member.lost.is_set()
 
 
-def test_what_is_drawn(zk: KazooClient, zk_path: str) -> None:
-    """Without an id and data, a member has a new id, and tells its host, process and thread."""
-    group = Group(zk, zk_path)
-    one, two = group.join(), group.join()
-    members = group.members()
-    assert list(members) == [one.id, two.id]
-    said = json.loads(members[one.id])
-    assert (said["pid"], said["thread"]) == (os.getpid(), "MainThread")
-    assert repr(one) == f"<zkconcurrent.Membership active path='{zk_path}/{one.id}'>"
-    assert one.path == f"{zk_path}/{one.id}"
-
-
 def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Another member's id is a ValueError that names it, of this client and of others, and its node stays as it is."""
     group, other = Group(zk, zk_path), Group(connect(), zk_path)
@@ -73,37 +57,6 @@ def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thre
         assert first.active
     assert waiting.result(20).active
     assert group.members() == {"id": b"third"}
-
-
-@pytest.mark.fault(165)
-def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """An error names the argument; an id is the name of a node, data are bytes; nothing is created."""
-    group = Group(zk, zk_path)
-    for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
-        with pytest.raises(ValueError, match=r"name|id"):
-            group.join(id=bad)
-    for kind in (1, b"id", object()):
-        with pytest.raises(TypeError, match="name must be a str"):
-            group.join(id=kind)  # type: ignore[arg-type]
-    for data in ("text", 1, object()):
-        with pytest.raises(TypeError, match="data must be bytes"):
-            group.join(data)  # type: ignore[arg-type]
-    for wait in (-1, -0.5, float("nan")):
-        with pytest.raises(ValueError, match=r"^wait .*non-negative|NaN"):
-            group.join(wait=wait)
-    for kind in (None, "1", b""):
-        with pytest.raises(TypeError, match="wait must be a number of seconds"):
-            group.join(wait=kind)  # type: ignore[arg-type]
-    for wait in (threading.TIMEOUT_MAX * 2, float("inf")):
-        with pytest.raises(OverflowError, match="wait"):
-            group.join(wait=wait)
-    with pytest.raises(RefusedError):
-        group.join(b"x" * 2_000_000)
-    assert zk.exists(zk_path) is None or zk.get_children(zk_path) == []
-    with group.join(bytearray(b"ok"), "ü 1"):
-        assert group.members() == {"ü 1": b"ok"}
-    with pytest.raises(TypeError, match="join in the other process"):
-        pickle.dumps(group.join())
 
 
 def test_a_persistent_node(zk: KazooClient, zk_path: str) -> None:
@@ -135,21 +88,6 @@ def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     assert not group._session.registry.tickets.keys() & {None}
     for members in group.observe(timeout=0):
         assert members == {"b": b"3"}
-
-
-@pytest.mark.parametrize("timeout", [0, 0.05])
-def test_an_observer_on_a_slow_link(
-    timeout: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
-) -> None:
-    """A change that came before is seen however short the time; the iteration ends only if there was none."""
-    group, far = Group(zk, zk_path), Group(connect(hosts=proxy.hosts), zk_path)
-    assert far.members() == {}
-    proxy.delay(0.1)
-    seen = far.observe(timeout)
-    assert next(seen) == {}
-    group.join(b"", "a")
-    assert next(seen) == {"a": b""}
-    assert list(seen) == []
 
 
 def test_members_that_come_and_go_all_the_time(
@@ -297,42 +235,3 @@ def test_stopping_the_client(zk: KazooClient, connect: Connect, zk_path: str) ->
         assert zk.get_children(zk_path) == []
     mine.start()
     assert group.join(b"", "id").active
-
-
-def test_nothing_refers_to_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A membership lasts without a reference to it; when it is left, nothing of it stays."""
-    mine = connect()
-    Group(mine, zk_path).join(b"", "id")
-    gc.collect()
-    group = Group(zk, zk_path)
-    assert list(group.members()) == ["id"]
-    before = threading.active_count()
-    members = [group.join() for _ in range(5)]
-    for member in members:
-        member.leave()
-    eventually(lambda: threading.active_count() <= before)
-    assert not group._path_state.members
-
-
-@pytest.mark.fault(217)
-def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two in a row: the member leaves at once, not when its thread next looks, seconds later."""
-    group, strikes = Group(zk, zk_path), list[type[BaseException]]()
-    give_up = Membership._give_up
-
-    def strike(*_: Any) -> None:
-        if strikes:
-            raise strikes.pop()
-
-    def struck(self: Membership) -> None:
-        strike()
-        give_up(self)
-
-    monkeypatch.setattr(Membership, "_give_up", struck)
-    monkeypatch.setattr(Membership, "leave", strike)
-    with pytest.raises(TimeoutError), group.join(id="me"):
-        strikes += [TimeoutError, KeyboardInterrupt]
-    assert not strikes
-    monkeypatch.undo()
-    with group.join(id="me"):
-        assert list(group.members()) == ["me"]
