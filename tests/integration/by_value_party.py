@@ -15,8 +15,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ ROUNDS = 3
 
 zk = zkconcurrent.connect(URL)
 lock = zkconcurrent.RLock(zk, "/all/x")
-names = zkconcurrent.namespace(zk, "/all")
 
 Told = tuple[int, bool]  # the process, and whether the call overlapped with another
 
@@ -45,6 +43,14 @@ def visit() -> Told:
     return os.getpid(), False
 
 
+def meet() -> Told:
+    """Wait until another process is here, so that both take part."""
+    (Path(FOLDER) / f"here-{os.getpid()}").touch()
+    while len([*Path(FOLDER).glob("here-*")]) < 2:
+        time.sleep(0.01)
+    return os.getpid(), False
+
+
 @synchronized(zk, "/all/{name}")
 def function(name: str = "x") -> Told:
     """Visit."""
@@ -54,12 +60,6 @@ def function(name: str = "x") -> Told:
 @synchronized(lambda: zk, "/all/{name}")
 def later(name: str = "x") -> Told:
     """Visit; the client is the one of a function."""
-    return visit()
-
-
-@synchronized(names, "{name}")
-def named(name: str = "x") -> Told:
-    """Visit; a namespace has the path."""
     return visit()
 
 
@@ -75,39 +75,14 @@ def steps(name: str = "x") -> Iterator[Told]:
     yield visit()
 
 
-@contextmanager
-@synchronized(zk, "/all/{name}")
-def block(name: str = "x") -> Iterator[None]:
-    """Give a block that holds the lock."""
-    yield
-
-
-def in_block() -> Told:
-    """Visit in a block."""
-    with block():
-        return visit()
-
-
 @aio.synchronized(zk, "/all/{name}")
 async def coroutine(name: str = "x") -> Told:
     """Visit in a coroutine."""
     return visit()
 
 
-@aio.synchronized(aio.namespace(zk, "/all"), "{name}")
-async def async_steps(name: str = "x") -> AsyncIterator[Told]:
-    """Visit in an async generator."""
-    yield visit()
-
-
-@synchronized(zk, "/all/{name}")
-def recursive(n: int = 2, name: str = "x") -> Told:
-    """Call itself by its name, which is the decorated function's."""
-    return recursive(n - 1) if n else visit()
-
-
 class Account:
-    """Has methods of all kinds."""
+    """Has methods."""
 
     name = "x"
 
@@ -116,32 +91,15 @@ class Account:
         """Visit."""
         return visit()
 
-    @synchronized(zk, "/all/{self.name}")
-    def generator(self) -> Iterator[Told]:
-        """Visit."""
-        yield visit()
-
     @synchronized(zk, "/all/{cls.name}")
     @classmethod
     def above(cls) -> Told:
         """Visit."""
         return visit()
 
-    @classmethod
-    @synchronized(zk, "/all/{cls.name}")
-    def below(cls) -> Told:
-        """Visit."""
-        return visit()
-
-    @synchronized(zk, "/all/{name}")
     @staticmethod
+    @synchronized(zk, "/all/{name}")
     def static(name: str = "x") -> Told:
-        """Visit."""
-        return visit()
-
-    @staticmethod
-    @synchronized(zk, "/all/{name}")
-    def static_below(name: str = "x") -> Told:
         """Visit."""
         return visit()
 
@@ -150,28 +108,14 @@ class Account:
         """Visit."""
         return visit()
 
-    @aio.synchronized(zk, "/all/{cls.name}")
-    @classmethod
-    async def async_above(cls) -> Told:
-        """Visit."""
-        return visit()
-
 
 class Savings(Account):
-    """Has them by inheritance, and one of its own that calls its base's."""
+    """Has one of its own that calls its base's."""
 
     @synchronized(zk, "/all/{self.name}")
     def method(self) -> Told:
         """Visit."""
         return super().method()
-
-
-class Callable_:  # noqa: N801
-    """An object that can be called."""
-
-    def __call__(self) -> Told:
-        """Visit."""
-        return visit()
 
 
 def made() -> list[Callable[[], Any]]:
@@ -194,26 +138,11 @@ def made() -> list[Callable[[], Any]]:
         with hold(60):
             return visit()
 
-    acquire = functools.partial(lock.acquire, timeout=60)
-
-    def with_acquire(release: Any = lock.release) -> Told:
-        assert acquire()
-        try:
-            return visit()
-        finally:
-            release()
-
     def with_client() -> Told:
         with zkconcurrent.RLock(zk, "/all/x"):
             return visit()
 
-    return [
-        *(nested, nested_steps, with_lock, with_hold, with_acquire, with_client),
-        synchronized(zk, "/all/x")(lambda: visit()),
-        synchronized(zk, "/all/x")(functools.partial(Callable_())),
-        synchronized(zk, "/all/x")(Callable_()),
-        in_block,
-    ]
+    return [nested, nested_steps, with_lock, with_hold, with_client, synchronized(zk, "/all/x")(lambda: visit())]
 
 
 def run(call: Callable[[], Any]) -> Told:
@@ -221,43 +150,21 @@ def run(call: Callable[[], Any]) -> Told:
     told = call()
     if inspect.iscoroutine(told):
         return asyncio.run(told)
-    if not inspect.isasyncgen(told):
-        return next(iter(list(told))) if inspect.isgenerator(told) else told
-
-    async def first() -> Any:
-        [only] = [each async for each in told]
-        return only
-
-    return asyncio.run(first())
+    return next(iter(list(told))) if inspect.isgenerator(told) else told
 
 
 def main() -> None:
     """Have all of them called by two processes, or more."""
-    account, savings = Account(), Savings()
+    account = Account()
     by_name: list[Callable[[], Any]] = [
-        *(
-            function,
-            later,
-            named,
-            given,
-            steps,
-            coroutine,
-            async_steps,
-            recursive,
-            functools.partial(function, name="x"),
-        ),
-        *(account.method, account.generator, account.above, Account.below, account.static, Account.static_below),
-        *(account.coroutine, Account.async_above, savings.method, functools.partial(Account.method, savings)),
+        *(function, later, given, steps, coroutine, functools.partial(function, name="x")),
+        *(account.method, account.above, Account.static, account.coroutine, Savings().method),
     ]
-    calls = (by_name if HOW in ("spawn", "forkserver") else by_name + made()) * ROUNDS
+    calls = [meet, meet] + (by_name if HOW == "spawn" else by_name + made()) * ROUNDS
     if HOW == "loky":
         from joblib import Parallel, delayed
 
         told = Parallel(n_jobs=2, batch_size=1)(delayed(run)(call) for call in calls)
-    elif HOW == "dask":
-        import dask
-
-        told = dask.compute(*(dask.delayed(run)(call) for call in calls), scheduler="processes", num_workers=2)
     elif HOW == "cloudpickle":
         import cloudpickle
 

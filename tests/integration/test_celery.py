@@ -62,8 +62,9 @@ def start(tmp_path: Path, zookeeper: Server, zk_path: str) -> Iterator[Start]:
 
 @pytest.mark.long
 @pytest.mark.fault(545)
-@pytest.mark.parametrize("how", ["killed", "stopped", "cut off"])
-@pytest.mark.parametrize("stage", ["noting", "sending"])
+@pytest.mark.parametrize(
+    ("stage", "how"), [("noting", "killed"), ("noting", "stopped"), ("sending", "killed"), ("sending", "cut off")]
+)
 def test_no_entry_is_sent_twice(
     start: Start, tmp_path: Path, zk: KazooClient, zk_path: str, proxy: Proxy, stage: str, how: str
 ) -> None:
