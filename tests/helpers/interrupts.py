@@ -1,17 +1,15 @@
-"""What strikes at any line of the library: an interrupt, which a trace function raises; or a finalizer."""
+"""What strikes at any line of the library: an interrupt, which a trace function raises."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import itertools
 import linecache
 import re
 import sys
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -75,31 +73,6 @@ class InterruptAt:
                 self.where = f"{Path(file).name}:{line} {frame.f_code.co_name}"
                 raise self.error
         return self._trace
-
-
-@contextlib.contextmanager
-def finalizing(file: str, act: Callable[[], object]) -> Iterator[None]:
-    """Have the garbage collector call a function, as a finalizer, once, on a thread of the library within a file."""
-    left = [act]
-
-    def collect(phase: str, _: object) -> None:
-        if phase != "start" or not left or not threading.current_thread().name.startswith("zkconcurrent "):
-            return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not frame.f_code.co_filename.endswith(file):
-            frame = frame.f_back
-        if frame is not None:
-            left.pop()()
-
-    before = gc.get_threshold()
-    gc.callbacks.append(collect)
-    gc.set_threshold(1)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.callbacks.remove(collect)
-    assert not left, f"no garbage was collected in {file}"
 
 
 def strike(patch: Any, session: Any, calls: type, times: int = 2) -> list[type[BaseException]]:

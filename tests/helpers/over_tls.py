@@ -16,21 +16,12 @@ TLS = Path(__file__).parents[1] / "integration" / "tls"
 
 
 class OverTls(Connection):
-    """One connection over TLS that is passed on without.
-
-    Attributes:
-        demands: whether visitors must show a certificate of the same issuer.
-    """
-
-    demands = False
+    """One connection over TLS that is passed on without."""
 
     def handle(self) -> None:
         """Copy both ways until either side ends; visitors who don't like the certificate go."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(TLS / "server.pem")
-        if self.demands:
-            context.verify_mode = ssl.CERT_REQUIRED
-            context.load_verify_locations(TLS / "ca.pem")
         with (
             contextlib.suppress(OSError),
             self.connect() as far,

@@ -171,7 +171,7 @@ def test_the_log_shows_no_password(proxy: Proxy, zk_path: str, caplog: pytest.Lo
 @pytest.mark.fault(331)
 def test_a_host_that_trickles(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
     """A host that sends a byte now and then holds up neither `connect` nor the way to another server."""
-    with trickling(b"x") as port:
+    with trickling() as port:
         with pytest.raises(TimeoutError, match="no answer from ZooKeeper"):
             in_thread(zkconcurrent.connect, f"zk://127.0.0.1:{port}?start_timeout=0.5&timeout=300").result(PATIENCE)
         with zkconcurrent.connect(f"zk://{zookeeper.hosts}?timeout=2") as client:
