@@ -217,7 +217,7 @@ def test_any_class_and_any_id(app: Celery, zk: KazooClient, zk_path: str) -> Non
 
 def test_a_task_that_is_given_out_again(app: Celery, zk: KazooClient, zk_path: str) -> None:
     """While its first run goes on, the second one ends without a result, which would take the place of that one's."""
-    app.conf.zkconcurrent_url += "?timeout=1"
+    app.conf.zkconcurrent_url += "?timeout=3"
     report = app.task(reports, base=Once, name="again", path="/again", shared=False)
     with namespace(zk, zk_path, label="the id").RLock("again"):
         assert report.apply(task_id="the id").state == "IGNORED"

@@ -204,7 +204,7 @@ def test_tls(host: str, tls_port: int, zk_path: str) -> None:
 def test_tls_is_checked(url: str, advice: str, tls_port: int, zookeeper: Server) -> None:
     """A certificate that nobody vouches for, or of another host, is as good as no answer; so is TLS not spoken."""
     with pytest.raises(TimeoutError) as caught:
-        zkconcurrent.connect(url.format(tls_port, TLS / "ca.pem", zookeeper.port), start_timeout=2.0, timeout=2.0)
+        zkconcurrent.connect(url.format(tls_port, TLS / "ca.pem", zookeeper.port), start_timeout=3.0, timeout=2.0)
     said = str(caught.value)
     host = url[url.index("//") + 2 :].partition(":")[0]
     assert re.match(rf"no answer from ZooKeeper at {host}:({tls_port}|{zookeeper.port}), ", said)
@@ -251,7 +251,7 @@ def test_servers_that_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
 
     Once they let it in again, its chroot comes back with its next session.
     """
-    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=1") as client:
+    with MemoryServer() as server, zkconcurrent.connect(f"zk://{server.hosts}/app/x?timeout=4") as client:
         lock = zkconcurrent.Lock(client, "/lock")
         with lock:
             pass

@@ -44,7 +44,7 @@ from zkconcurrent._engine.session import Session
 Warnings = Callable[[], list[str]]
 
 
-spawn = spawning("tests.integration.deadlock_party", 4.0)
+spawn = spawning("tests.integration.deadlock_party", 30.0)
 
 
 @pytest.fixture(autouse=True)
