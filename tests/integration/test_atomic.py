@@ -14,9 +14,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
+from tests.helpers.eventually import eventually
 from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, AtomicInteger, AtomicLong, OutcomeUnknownError, SharedValue
+from zkconcurrent._threads.base.value_base import ValueState
 
 BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
 
@@ -140,17 +142,51 @@ def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -
 def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Threads that come while others take their turns, and make others' changes with their own, count each once."""
     number, interval = AtomicLong(zk, zk_path), sys.getswitchinterval()
-
-    def change(n: int) -> int:
-        return number.update(lambda old: old + 1) if n % 4 == 0 else number.add()
-
     sys.setswitchinterval(1e-6)
     try:
-        adding = [in_thread(lambda: [change(n) for n in range(50)]) for _ in range(48)]
+        adding = [in_thread(lambda: [number.add() for _ in range(50)]) for _ in range(48)]
         told = [each for result in adding for each in result.result(120)]
     finally:
         sys.setswitchinterval(interval)
     assert sorted(told) == list(range(1, 48 * 50 + 1))
+
+
+@pytest.mark.fault(128)
+@pytest.mark.threads_only("holds up the thread that calls, and so the loop")
+def test_a_change_made_by_another_thread_meanwhile(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread makes a call's change just before the call, which need not wait longer, would: it is made once."""
+    number, lead_alone, late_ones = AtomicLong(zk, zk_path), ValueState._lead_alone, list[int]()
+    began, gate, there, go = (threading.Event() for _ in range(4))
+
+    def update(seen: int) -> int:
+        began.set()
+        assert gate.wait(20)
+        return seen + 1
+
+    def add_late() -> int:
+        late_ones.append(threading.get_ident())
+        return number.add()
+
+    def late(*arguments: Any) -> Any:
+        if threading.get_ident() not in late_ones:
+            return None
+        there.set()
+        assert go.wait(20)
+        return lead_alone(*arguments)
+
+    monkeypatch.setattr(ValueState, "_lead_alone", late)
+    updating = in_thread(number.update, update)
+    assert began.wait(20)
+    adding = in_thread(number.add)
+    eventually(lambda: len(number._path_state.turn.pending) == 2)
+    stopped = in_thread(add_late)
+    assert there.wait(20)
+    gate.set()
+    assert (updating.result(20), adding.result(20)) == (1, 2)
+    go.set()
+    assert (stopped.result(20), number.get()) == (3, 3)
 
 
 @pytest.mark.fault(215)
