@@ -13,10 +13,9 @@ from kazoo.exceptions import NoNodeError
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, write_lock
-from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
+from zkconcurrent import Condition, Lock, MultiLock, RLock, Semaphore, synchronized
 
-LockLike = Any
-Make = Callable[[KazooClient, str], LockLike]
+Make = Callable[[KazooClient, str], Any]
 
 
 def multi_lock(client: KazooClient, path: str) -> MultiLock:
@@ -45,26 +44,20 @@ def impatient(kind: type[Any]) -> type[Any]:
     """Return a kind whose `acquire` gives up where it is told nothing, as a program's own class may."""
 
     class Impatient(kind):  # type: ignore[misc]
-        """It waits a moment only."""
-
         def acquire(self, blocking: bool = True, timeout: float = 0.1) -> bool:
-            """Acquire it."""
             return super().acquire(blocking, timeout)  # type: ignore[no-any-return]
 
     return Impatient
 
 
 @pytest.mark.fault(59)
-@pytest.mark.parametrize("make", [Lock, RLock, Semaphore, "read", "write", "multi", "condition", "synchronized"])
+@pytest.mark.parametrize("make", [Lock, RLock, Semaphore, "multi", "condition", "synchronized"])
 def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
     """Where `acquire` returns False, `with` raises: its body never runs, and its end releases nothing of others."""
     path = f"{zk_path}/lock" if make in ("condition", "synchronized") else zk_path
-    pair = ReadWriteLock(zk, path) if make in ("read", "write") else None
-    if pair is not None:
-        mine: Any = pair.read_lock if make == "read" else pair.write_lock
-        mine.__class__ = impatient(type(mine))
-        holder: Any = ReadWriteLock(connect(), path).write_lock
-    elif make == "multi":
+    mine: Any
+    holder: Any
+    if make == "multi":
         mine, holder = impatient(MultiLock)([Lock(zk, path)]), Lock(connect(), path)
     elif isinstance(make, str):
         mine, holder = impatient(RLock)(zk, path), RLock(connect(), path)
@@ -81,10 +74,7 @@ def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk:
         ran = True
     assert ran
     if isinstance(holder, Semaphore):
-        assert "value=1" in repr(holder)
-        assert holder.acquire(timeout=10)
-        assert holder.locked()  # there is one permit still
-        holder.release()
+        assert holder.available() == 1
 
 
 @every
@@ -95,7 +85,7 @@ def test_exclusion(
     other = connect()
     counter = [0]
 
-    def count(lock: LockLike) -> None:
+    def count(lock: Any) -> None:
         for _ in range(15):
             with lock:
                 seen = counter[0]

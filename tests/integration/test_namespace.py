@@ -8,16 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, InThread
-from tests.faults.storm import use
 from tests.helpers.kinds import make, make_named, named, primitives
-from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue
+from zkconcurrent import LockLike, Namespace
 
 PARTIES, ROUNDS = 6, 5
 
@@ -28,9 +26,6 @@ def threads(request: pytest.FixtureRequest) -> Namespace:
     if request.param == "local":
         return zkconcurrent.namespace("local", "/app")
     return zkconcurrent.namespace(request.getfixturevalue("zk"), request.getfixturevalue("zk_path"))
-
-
-# -- the program -----------------------------------------------------------------------------------------------------
 
 
 def add(lock: LockLike, file: Path) -> None:
@@ -98,30 +93,25 @@ def test_one_program(
     assert (tmp_path / "turn").read_text() == str(PARTIES)
 
 
-# -- the names -------------------------------------------------------------------------------------------------------
-
 every = pytest.mark.parametrize("kind", named(Namespace))
 
 
 @every
-def test_no_name_leaves_the_base(threads: Namespace, kind: str) -> None:
+def test_no_name_leaves_the_base(kind: str) -> None:
     """A name that is empty, absolute, or would lead out of the base is a ValueError that shows it."""
+    threads = zkconcurrent.namespace(KazooClient(), "/app")
     for name in ("", "/", "/etc", "..", "../x", "a/../../x", "a/..", ".", "a//b", "a/", "a\0", "\ud800"):
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             pytest.fail(f"{name!r} is allowed: {make_named(threads, kind, name)}")
         assert repr(name) in str(raised.value)
-
-
-@every
-def test_a_name_is_text(threads: Namespace, kind: str) -> None:
-    """A name of another type is a TypeError."""
     with pytest.raises(TypeError, match="name must be a str"):
         make_named(threads, kind, 1)
 
 
 @every
-def test_a_name_is_one_kind(threads: Namespace, kind: str) -> None:
+def test_a_name_is_one_kind(kind: str) -> None:
     """A name is of one kind of object, and of no other; a name below that of another is refused."""
+    threads = zkconcurrent.namespace(KazooClient(), "/app")
     kept = [threads.Lock("lock"), threads.RLock("some/where/below")]
     if kind == "Lock":
         with pytest.raises(ValueError, match=r"/lock' for Lock already; use another path for Lock\(fair=False\)"):
@@ -184,42 +174,9 @@ def test_what_is_no_client() -> None:
         zkconcurrent.namespace(None, "/app")
 
 
-# -- paths of other types than str -------------------------------------------------------------------------------------
-
-
 @pytest.mark.fault(161)
 @pytest.mark.parametrize("kind", primitives())
 def test_a_path_of_a_subclass_of_str(kind: str, zk: KazooClient, zk_path: str) -> None:
     """A path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
     member: str = enum.Enum("Paths", {"HERE": f"{zk_path}/here"}, type=str).HERE  # type: ignore[misc, attr-defined]
     assert repr(make(zkconcurrent, kind, zk, member).path) == repr(f"{zk_path}/here")
-
-
-@pytest.mark.fault(161)
-def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """No node is made anywhere else."""
-    some = "Dict DoubleBarrier Event Lock Queue Semaphore SharedValue"
-    paths: Any = enum.Enum("Paths", {kind: f"{zk_path}/{kind}" for kind in some.split()}, type=str)
-    use(
-        [
-            *(Dict(zk, paths.Dict), DoubleBarrier(zk, paths.DoubleBarrier, 1), Event(zk, paths.Event)),
-            *(Lock(zk, paths.Lock), Queue(zk, paths.Queue), Semaphore(zk, paths.Semaphore, 2)),
-            SharedValue(zk, paths.SharedValue, b""),
-        ],
-        0.01,
-    )
-    assert sorted(zk.get_children(zk_path)) == some.split()
-    assert not [name for name in zk.get_children("/") if name.startswith("Paths")]
-
-
-@pytest.mark.fault(161)
-def test_a_name_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """So does a name below a namespace, and the id of a member of a group."""
-    member: str = enum.Enum("Names", {"CART": "cart"}, type=str).CART  # type: ignore[misc, attr-defined]
-    threads = zkconcurrent.namespace("local", zk_path)
-    for each in (threads, zkconcurrent.namespace(zk, zk_path)):
-        assert each.Lock(member).path == f"{each.path}/cart"
-        with each.Group("group").join(b"", member) as joined:
-            assert joined.path == f"{each.path}/group/cart"
-    base: str = enum.Enum("Bases", {"BASE": zk_path}, type=str).BASE  # type: ignore[misc, attr-defined]
-    assert f"{zkconcurrent.namespace(zk, base).path}/cart" == f"{zk_path}/cart"

@@ -12,7 +12,6 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import WatchedEvent
 
 from tests.helpers.eventually import eventually
-from tests.helpers.forwarder import Forwarder, SlowConnection
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
@@ -175,36 +174,6 @@ def test_a_request_of_the_program(old: Callable[..., KazooClient], zk_path: str)
         pass
     (reply,) = replies
     assert reply.get(timeout=20)
-
-
-@pytest.mark.fault(244)
-def test_amid_a_large_reply(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Kazoo's thread reads a reply for a fourth of the session timeout and more: the first call waits."""
-    zk.create(zk_path, bytes(900_000), makepath=True)
-    with Forwarder(zookeeper.port) as link:
-        link.RequestHandlerClass = type("Slower", (SlowConnection,), {"RATE": 300_000.0})
-        client = KazooClient(f"localhost:{link.server_address[1]}", timeout=4)
-        client.start()
-        try:
-            lengths: list[int] = []
-            connection = client._connection
-            read = connection._read
-
-            def noted(length: int, timeout: float) -> Any:
-                lengths.append(length)
-                return read(length, timeout)
-
-            connection._read = noted
-            reply = client.get_async(zk_path)
-            eventually(lambda: max(lengths, default=0) > 900_000)
-            lock = Lock(client, f"{zk_path}-lock")
-            assert lock.acquire(timeout=20)
-            assert reply.ready()
-            lock.release()
-        finally:
-            client.stop()
-            client.close()
-            link.shutdown()
 
 
 @pytest.mark.fault(252)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
@@ -25,7 +24,6 @@ from tests.helpers.processes import Spawn, line_from, spawning, state_of, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ForeignNodeError, LockLostError, RefusedError, RLock, Turn, once_per
 from zkconcurrent._engine.session import Session
-from zkconcurrent.testing import Server
 
 SESSION = 1.5
 HOUR = 3300.0
@@ -114,46 +112,15 @@ def test_threads_of_one_process(zk: KazooClient, zk_path: str, in_thread: InThre
     assert within == [None]
 
 
-@pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
-def test_a_caller_that_holds_the_lock(connect: Connect, zk_path: str, in_thread: InThread, until_success: bool) -> None:
-    """Its own earlier runs, and one that came before it had the lock, count for a period only, and each does."""
-    zk, before = connect(), connect()
-    lock = RLock(zk, zk_path)
-
-    def hold() -> list[Turn]:
-        with lock:
-            turns = []
-            while sum(map(bool, turns)) < 3:
-                turns.append(call(zk, zk_path, 0.3, until_success=until_success))
-            return turns
-
-    with RLock(before, zk_path):
-        holding = in_thread(hold)
-        eventually(queued(before, zk_path, 2))
-        assert call(before, zk_path, 0.3, until_success=until_success)
-    turns = holding.result()
-    starts = [turn.last.at for turn in turns if turn.last]
-    assert all(now >= then for then, now in itertools.pairwise(starts))
-    ran = sorted({*starts})
-    assert len(ran) == 3
-    assert all(now - then > timedelta(seconds=0.29) for then, now in itertools.pairwise(ran))
-
-
-@pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
-def test_work_that_the_call_leaves_for_later(zk: KazooClient, zk_path: str, until_success: bool) -> None:
-    """A function that turns out to be async, or a generator function, behind a decorator: an error, and no success."""
+def test_work_that_the_call_leaves_for_later(zk: KazooClient, zk_path: str) -> None:
+    """A function that turns out to be async, behind a decorator: an error, and no success."""
 
     async def later() -> None:
         pytest.fail("it ran")
 
-    def bit_by_bit() -> Iterator[None]:
-        yield pytest.fail("it ran")
-
-    for function, made in (later, "coroutine"), (bit_by_bit, "generator"):
-        path = f"{zk_path}/{made}"
-        with pytest.raises(TypeError, match=f"{function.__name__} has returned a {made}, .* once_per"):
-            once_per(zk, path, HOUR, until_success=until_success)(functools.wraps(function)(lambda f=function: f()))()
-        assert (zk.exists(f"{path}.once") is None) is until_success
+    with pytest.raises(TypeError, match=r"later has returned a coroutine, .* once_per"):
+        once_per(zk, zk_path, HOUR, until_success=True)(functools.wraps(later)(lambda: later()))()
+    assert zk.exists(f"{zk_path}.once") is None
 
 
 @pytest.mark.fault(330)
@@ -182,22 +149,6 @@ def test_a_long_job(connect: Connect, zk_path: str) -> None:
 
 
 @pytest.mark.fault(430)
-def test_a_call_that_queues_anew(connect: Connect, zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
-    """A call whose session expires while it waits behind the job of its period skips, as if it had kept its place."""
-    first, second = connect(), connect()
-    with once_per(first, zk_path, 0.4) as turn:
-        assert turn
-        waiting = in_thread(call, second, zk_path, 0.4)
-        eventually(queued(first, zk_path, 2))
-        before = children(first, zk_path)
-        eventually(past(time.monotonic() + 0.5))
-        zookeeper.expire(second)
-        eventually(lambda: len(now := children(first, zk_path)) == 2 and now != before)
-    assert not waiting.result()
-    eventually(lambda: call(second, zk_path, 0.4))
-
-
-@pytest.mark.fault(430)
 def test_a_call_made_during_an_outage(connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """A call made while ZooKeeper was out of reach counts from then: it skips what others ran meanwhile."""
     zk, far = connect(), connect(hosts=proxy.hosts)
@@ -213,15 +164,14 @@ def test_a_call_made_during_an_outage(connect: Connect, proxy: Proxy, zk_path: s
 
 
 @pytest.mark.fault(304)
-@pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
 @pytest.mark.parametrize("nth", [1, 2], ids=["time", "mark"])
 @pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])
-def test_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str, lost: str, nth: int, until_success: bool) -> None:
+def test_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str, lost: str, nth: int) -> None:
     """If the connection drops as the call reads the leader's time, or writes the mark, it writes one, and runs once."""
     zk, far, ran = connect(), connect(hosts=proxy.hosts), []
     mark_of_old(zk, zk_path)
     fault = getattr(proxy, lost)("multi", nth=nth, where=lambda message: not message.heartbeat)
-    once_per(far, zk_path, HOUR, until_success=until_success)(lambda: ran.append(1))()
+    once_per(far, zk_path, HOUR)(lambda: ran.append(1))()
     fault.wait()
     assert (ran, zk.get(f"{zk_path}.once")[1].version) == ([1], 1)
 
@@ -241,21 +191,6 @@ def test_a_lost_lock(
         calling.result()
     assert ran == [1] * until_success
     assert zk.exists(f"{zk_path}.once") is None
-
-
-def test_out_of_reach(zk: KazooClient, zk_path: str, proxy: Proxy, connect: Connect, in_thread: InThread) -> None:
-    """If ZooKeeper stays out of reach as the mark is written, the call ends once the lock is surely lost."""
-    far, ran = connect(hosts=proxy.hosts, timeout=1.0), list[int]()
-    with RLock(zk, zk_path):
-        pass
-    mark = proxy.hold("multi", where=lambda message: not message.heartbeat)
-    calling = in_thread(once_per(far, zk_path, HOUR)(lambda: ran.append(1)))
-    mark.wait()
-    proxy.refuse()
-    proxy.cut()
-    with pytest.raises(LockLostError):
-        calling.result()
-    assert ran == []
 
 
 def test_what_is_no_mark(zk: KazooClient, zk_path: str) -> None:

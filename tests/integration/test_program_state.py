@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect
 from tests.helpers.processes import run_python
-from zkconcurrent import DetachedLock, Dict, Group, Lock, Semaphore
+from zkconcurrent import DetachedLock, Dict, Group, Lock
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent.testing import Server
 
@@ -37,15 +37,6 @@ def _patched(monkeypatch: pytest.MonkeyPatch) -> None:
         (random, "uniform", 1.0),
     ):
         monkeypatch.setattr(module, name, lambda *_, value=value: value)
-
-
-@pytest.mark.usefixtures("_patched")
-def test_each_release_of_a_semaphore_adds_a_permit(zk: KazooClient, zk_path: str) -> None:
-    """Three `release()` beyond the permits held add three, however a test makes uuids."""
-    semaphore = Semaphore(zk, zk_path, 0)
-    for _ in range(3):
-        semaphore.release()
-    assert semaphore.available() == 3
 
 
 @pytest.mark.usefixtures("_patched")

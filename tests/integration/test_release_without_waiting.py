@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect
-from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from tests.helpers.lock_types import AnyLock, Kind, every, reentrant
+from tests.helpers.lock_types import AnyLock, Kind, every
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, LossCause, RLock, Semaphore, synchronized
 from zkconcurrent._engine.session import Session
@@ -69,21 +67,6 @@ def test_a_block(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str) -> No
         assert Session.of(client).registry.deletes
 
 
-@reentrant
-def test_levels(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Only the last level sends the delete."""
-    lock = kind(zk, zk_path)
-    lock.acquire()
-    lock.acquire()
-    lock.release(wait=False)  # type: ignore[call-arg]
-    assert lock.hold_count() == 1
-    lock.release(wait=False)  # type: ignore[call-arg]
-    assert lock.hold_count() == 0
-    eventually(queued(zk, zk_path, 0))
-    with pytest.raises(RuntimeError):
-        lock.release(wait=False)  # type: ignore[call-arg]
-
-
 @pytest.mark.fault(295)
 def test_a_node_that_was_gone(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture
@@ -124,22 +107,13 @@ def test_a_hold_that_is_known_to_be_lost(connect: Connect, zookeeper: Server, zk
 
 
 def test_synchronized(connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """The end of a call, and of a block, waits for nothing; a lock whose release always waits is refused."""
+    """The end of a call waits for nothing; a lock whose release always waits is refused."""
     client = connect(proxy.hosts)
-    decorator = synchronized(client, zk_path, wait_release=False)
-    call, lock = decorator(lambda: lock.hold_count()), RLock(client, zk_path)
-    for use in ("call", "block"):
-        with proxy.hold("delete") as held:
-            if use == "call":
-                assert call() == 1
-            else:
-                with decorator as entered:
-                    assert entered
-                    assert lock.hold_count() == 1
-            held.wait()
-            assert Session.of(client).registry.deletes
-    given = synchronized(lock, wait_release=False)
-    assert given(lambda: lock.hold_count())() == 1
-    for other in (Semaphore(client, f"{zk_path}-permits"), threading.Lock()):
-        with pytest.raises(TypeError, match="always waits"):
-            synchronized(other, wait_release=False)
+    lock = RLock(client, zk_path)
+    call = synchronized(client, zk_path, wait_release=False)(lambda: lock.hold_count())
+    with proxy.hold("delete") as held:
+        assert call() == 1
+        held.wait()
+        assert Session.of(client).registry.deletes
+    with pytest.raises(TypeError, match="always waits"):
+        synchronized(Semaphore(client, f"{zk_path}-permits"), wait_release=False)

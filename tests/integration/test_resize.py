@@ -19,30 +19,17 @@ both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 def test_the_number_that_is_there(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """`value=None` takes it, whatever it is; where there is none, the first use is an error, and makes nothing."""
     taking = kind(connect(), zk_path, None)
-    assert "value=?" in repr(taking)
-    for call in (taking.acquire, lambda: taking.acquire(blocking=False), taking.available, taking.locked):
-        with pytest.raises(ValueError, match=f"no semaphore {zk_path!r}.*give a value"):
+    for call in (taking.acquire, taking.release, taking.available, taking.locked, lambda: taking.resize(3)):
+        with pytest.raises(ValueError, match=f"no semaphore {zk_path!r}"):
             call()
-    with pytest.raises(ValueError, match="no semaphore"):
-        taking.resize(3)
     assert not children(zk, zk_path)
     with kind(zk, zk_path, 3):
-        assert taking.available() == 2
-        with taking:
-            assert "value=2" in repr(taking)
-            assert taking.available() == 1
         taking.acquire(permits=2)
         assert not taking.acquire(timeout=0)
+        assert taking.available() == 0
         taking.release(2)
     with pytest.raises(ValueError, match="value=3, not value=4"):
         kind(connect(), zk_path, 4).acquire()
-
-
-def test_adding_to_what_is_not_there(zk: KazooClient, zk_path: str) -> None:
-    """A release that would add a permit to no semaphore is an error too."""
-    with pytest.raises(ValueError, match="no semaphore"):
-        Semaphore(zk, zk_path, None).release()
-    assert not children(zk, zk_path)
 
 
 @both
@@ -167,34 +154,9 @@ def test_added_permits_are_among_them(zk: KazooClient, connect: Connect, zk_path
     assert theirs.acquire(permits=4, timeout=20)
     assert not mine.acquire(timeout=0)
     theirs.release(4)
-    mine.client.sync(zk_path)
-    mine.destroy()
-    assert Semaphore(zk, zk_path, 1).available() == 1
 
 
-def test_a_semaphore_that_was_never_used(zk: KazooClient, zk_path: str) -> None:
-    """It is made, and has the new number at once."""
-    semaphore = Semaphore(zk, zk_path, 1)
-    semaphore.resize(2)
-    assert semaphore.available() == 2
-    assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
-
-
-@both
-def test_bad_numbers(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
-    """They are refused before anything is sent."""
-    semaphore = kind(zk, zk_path, 2)
-    with pytest.raises(ValueError, match="n must be >= 0"):
-        semaphore.resize(-1)
-    with pytest.raises(ValueError, match="at most"):
-        semaphore.resize(2**63)
-    for wrong in (None, 1.5, "3"):
-        with pytest.raises(TypeError, match="n must be an int"):
-            semaphore.resize(wrong)  # type: ignore[arg-type]
-    assert zk.exists(zk_path) is None
-
-
-@pytest.mark.parametrize("data", [b"", b"x", b"3 resized ", b"resized", b"3 sized", b"-3", b"9" * 30, b"\xff"])
+@pytest.mark.parametrize("data", [b"", b"3 sized", b"-3", b"\xff"])
 def test_foreign_data(data: bytes, zk: KazooClient, zk_path: str) -> None:
     """Data that no semaphore has written is an error that names the path, and stays."""
     zk.create(f"{zk_path}/permits", data, makepath=True)
@@ -214,17 +176,3 @@ def test_another_value(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     Semaphore(connect(), zk_path, None).resize(5)
     Semaphore(connect(), zk_path, 4).resize(6)
     assert Semaphore(zk, zk_path, 3).available() == 6
-
-
-def test_more_than_there_are_of_a_bounded_one(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Beyond all permits that there are now, it is a ValueError; up to that, they are had."""
-    mine, theirs = BoundedSemaphore(zk, zk_path, 2), BoundedSemaphore(connect(), zk_path, None)
-    with pytest.raises(ValueError, match="at most value=2 "):
-        mine.acquire(permits=3)
-    mine.resize(3)
-    assert theirs.acquire(permits=3, timeout=20)
-    for each in (mine, theirs):
-        for how in ({}, {"blocking": False}, {"timeout": 0.1}):
-            with pytest.raises(ValueError, match="at most value=3 "):
-                each.acquire(permits=4, **how)  # type: ignore[arg-type]
-    theirs.release(3)

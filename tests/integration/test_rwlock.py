@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,10 +10,8 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from tests.helpers.losses import expire, run_out
-from tests.helpers.manual_clock import ManualClock
-from zkconcurrent import LockLostError, ReadWriteLock, RLock
-from zkconcurrent._protocol.ticket import Ticket
+from tests.helpers.losses import expire
+from zkconcurrent import LockLostError, ReadWriteLock
 from zkconcurrent.testing import Server
 
 
@@ -22,39 +19,6 @@ def queue(client: KazooClient, path: str) -> list[str]:
     """Return the roles and numbers at the path, in their order: "R0000000001"."""
     names = [name.rpartition("__")[0][-4] + name[-10:] for name in client.get_children(path)]
     return sorted(names, key=lambda name: (name[1:], name))
-
-
-def tickets(pair: ReadWriteLock) -> list[Ticket]:
-    """Return what the pair's client waits for and holds."""
-    session = pair.read_lock._session
-    with session.lock:
-        return list(session.registry.tickets.values())
-
-
-def test_whom_each_watches(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A reader watches the nearest writer ahead, a writer the node just ahead; nobody watches a waiter that gave up."""
-    held, pair = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
-    waiting = []
-
-    def awaited() -> dict[str, str]:
-        return {ticket.name[-10:]: ticket.awaits[0][-10:] for ticket in tickets(pair) if ticket.name and ticket.awaits}
-
-    held.write_lock.acquire()
-    first = int(queue(zk, zk_path)[0][1:])
-    for n, (lock, timeout) in enumerate(
-        [(pair.read_lock, -1), (pair.read_lock, -1), (pair.write_lock, 60), (pair.read_lock, -1), (pair.read_lock, -1)]
-    ):
-        waiting.append(in_thread(lambda lock=lock, t=timeout: lock.acquire(timeout=t) and lock.release()))
-        eventually(queued(zk, zk_path, n + 2))
-    w0, r1, r2, w3, r4, r5 = (f"{first + n:010d}" for n in range(6))
-    eventually(lambda: awaited() == {r1: w0, r2: w0, w3: r2, r4: w3, r5: w3})
-    with ManualClock(pair.read_lock._session) as clock:
-        clock.move(60)  # the writer's time is up
-        assert waiting[2].result(10) is False
-        eventually(lambda: awaited() == {r1: w0, r2: w0, r4: w0, r5: w0})
-    held.write_lock.release()
-    for future in waiting:
-        future.result(10)
 
 
 def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -65,10 +29,6 @@ def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: 
     for _ in range(3):
         again.read_lock.acquire()
     assert (mine.write_lock._recursion_count(), mine.read_lock._recursion_count()) == (2, 3)
-    assert "count=2" in repr(again.write_lock)
-    assert "count=3" in repr(again.read_lock)
-    assert "readers=1" in repr(mine)
-    assert "writer=" in repr(mine)
     again.write_lock.release()
     assert not theirs.read_lock.acquire(blocking=False)
     mine.write_lock.release()
@@ -101,14 +61,9 @@ def test_a_downgrade_leaves_no_gap(
     assert mine.read_lock.fencing_token == token
     assert mine.read_lock.locked()
     assert mine.write_lock.locked()
-    waiters = theirs.read_lock.waiters()
-    assert [waiter.session for waiter in waiters] == [theirs.client.client_id[0]]
     mine.write_lock.release()
     assert queue(zk, zk_path)[0] == "R" + writer[1:]
     assert mine.read_lock.fencing_token == token
-    owner = theirs.write_lock.owner()
-    assert owner is not None
-    assert owner.node == f"{zk_path}/{reader}"
     assert mine.read_lock.acquire(blocking=False)
     assert not theirs.write_lock.acquire(blocking=False)
     mine.read_lock.release()
@@ -117,18 +72,14 @@ def test_a_downgrade_leaves_no_gap(
     waiting.result(10)
 
 
-@pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)
-def test_an_upgrade_is_refused(how: dict[str, float], zk: KazooClient, zk_path: str) -> None:
+def test_an_upgrade_is_refused(zk: KazooClient, zk_path: str) -> None:
     """A mere reader can't begin to write: an error at once that says why, and nothing is changed."""
     pair = ReadWriteLock(zk, zk_path)
     with pair.read_lock:
         before = zk.get_children(zk_path)
-        with pytest.raises(RuntimeError, match="holds the read lock") as caught:
-            pair.write_lock.acquire(**how)
-        assert not isinstance(caught.value, LockLostError)
-        assert zk_path in str(caught.value)
-        with pytest.raises(ValueError, match="non-blocking"):
-            pair.write_lock.acquire(False, 1)
+        for how in ({}, {"blocking": False}, {"timeout": 5}):
+            with pytest.raises(RuntimeError, match=f"{zk_path}.*holds the read lock|holds the read lock.*{zk_path}"):
+                pair.write_lock.acquire(**how)  # type: ignore[arg-type]
         assert zk.get_children(zk_path) == before
         assert pair.read_lock._is_owned()
     with pair.write_lock, pair.read_lock, pair.write_lock:  # not an upgrade: it writes already
@@ -146,11 +97,8 @@ def test_a_condition_is_not_waited_for_while_reading(zk: KazooClient, zk_path: s
         assert len(zk.get_children(zk_path)) == 2
 
 
-@pytest.mark.parametrize("lose", [expire, run_out])
 @pytest.mark.threads_only("on_lost of objects that never acquired is called, too; of tasks it is not")
-def test_both_holds_are_lost_and_settled(
-    lose: Callable[[Server, RLock], None], zookeeper: Server, connect: Connect, zk_path: str
-) -> None:
+def test_both_holds_are_lost_and_settled(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """A session's end takes both holds of a thread; each is told to its own lock, and settled by its own releases."""
     told: list[object] = []
     pair = ReadWriteLock(connect(timeout=4), zk_path, on_lost=told.append)
@@ -160,7 +108,7 @@ def test_both_holds_are_lost_and_settled(
     read.acquire()
     events = read.lost, write.lost
     assert events[0] is not events[1]
-    lose(zookeeper, write)
+    expire(zookeeper, write)
     assert events[0].wait(10)
     eventually(lambda: len(told) == 2)
     assert {id(each) for each in told} == {id(read), id(write)}
@@ -178,28 +126,3 @@ def test_both_holds_are_lost_and_settled(
         assert not read.lost.is_set()
     eventually(queued(pair.client, zk_path, 0))
     assert len(told) == 2
-
-
-def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Several readers hold; the waiters are those who don't, of both roles."""
-    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
-    with mine.read_lock:
-        theirs.read_lock.acquire()
-        waiting = in_thread(lambda: theirs.write_lock.acquire() and theirs.write_lock.release())
-        eventually(queued(zk, zk_path, 3))
-        owner, waiters = theirs.read_lock.owner(), mine.write_lock.waiters()
-        assert owner is not None
-        assert owner.session == zk.client_id[0]
-        assert ["__WRIT__" in waiter.node for waiter in waiters] == [True]
-        theirs.read_lock.release()
-    waiting.result(10)
-
-
-def test_the_pair_itself(zk: KazooClient, zk_path: str) -> None:
-    """It has its path and client, and is one kind of primitive."""
-    pair = ReadWriteLock(zk, zk_path)
-    assert (pair.path, pair.client) == (zk_path, zk)
-    assert zk_path in repr(pair)
-    assert ReadWriteLock(zk, zk_path).read_lock.path == zk_path
-    with pytest.raises(ValueError, match="for ReadWriteLock already"):
-        RLock(zk, zk_path)

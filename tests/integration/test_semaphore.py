@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from collections.abc import Callable
 
@@ -15,7 +13,6 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import NODE, children, permits_awaited, permits_out, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.losses import expire, run_out
-from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._arguments.limits import most_together
 from zkconcurrent._arguments.paths import LONGEST
@@ -53,26 +50,6 @@ def test_the_znodes_are_curators(kind: type[Semaphore], zk: KazooClient, zk_path
     semaphore.release(2)
     assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
     assert queued(zk, f"{zk_path}/leases", 0)()
-
-
-@both
-def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
-    """Arguments that `threading` refuses are refused, before anything is sent."""
-    with pytest.raises(ValueError, match="initial value"):
-        kind(zk, zk_path, -1)
-    semaphore = kind(zk, zk_path, 2)
-    for arguments in ((False, 1.0), (False, 0), (False, -1.0)):
-        with pytest.raises(ValueError, match="non-blocking"):
-            semaphore.acquire(*arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="one or more"):
-        semaphore.acquire(permits=0)
-    for n in (0, -1):
-        with pytest.raises(ValueError, match="one or more"):
-            semaphore.release(n)
-    for wrong in (lambda: Lock(zk, zk_path), lambda: Lock(zk, f"{zk_path}/locks")):
-        with pytest.raises(ValueError, match="path"):
-            wrong()
-    assert zk.exists(zk_path) is None
 
 
 @pytest.mark.fault(37)
@@ -193,25 +170,6 @@ def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
     semaphore.release(3)
 
 
-def test_whose_permits_are_released(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """First those of the thread that releases, the newest first; then those of the other threads."""
-    semaphore = Semaphore(zk, zk_path, 5)
-    semaphore.acquire()
-    first = semaphore.fencing_token
-    in_thread(semaphore.acquire).result(10)
-    semaphore.acquire()
-    second = semaphore.fencing_token
-    assert second > first
-    semaphore.release()
-    assert semaphore.fencing_token == first
-    semaphore.release()
-    assert first < semaphore.fencing_token < second
-    semaphore.release()
-    with pytest.raises(RuntimeError, match="not held"):
-        _ = semaphore.fencing_token
-    assert permits_out(zk, zk_path, 0)()
-
-
 @ways
 def test_a_loss_is_told_and_settled(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -319,14 +277,6 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
     semaphore.release(3)
 
 
-@pytest.mark.fault(41)
-def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A path that kazoo's recipes use is refused with an error that names the child."""
-    lock = connect().Lock(f"{zk_path}/locks")
-    with lock, pytest.raises(ForeignNodeError, match="take both locks"):
-        Semaphore(zk, zk_path).acquire()
-
-
 @pytest.mark.fault(21, 66)
 @pytest.mark.parametrize("folder", ["locks", "leases"])
 def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -387,36 +337,3 @@ def test_many_permits_at_once(length: int, zk: KazooClient, connect: Connect, zk
             semaphore.release(most)
     finally:
         thread.name = before
-
-
-@pytest.mark.fault(126)
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_a_try_in_a_signal_handler(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """Behind the acquire that it has interrupted, a try is refused: it does not wait, nor is it an error."""
-    semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=20), zk_path, 2)
-    with semaphore:
-        pass
-    results: list[bool] = []
-
-    def handle(*_: object) -> None:
-        releasing = threading.Timer(0.1, fault.release)
-        releasing.start()
-        results.append(semaphore.acquire(blocking=False))
-        releasing.join()
-
-    def interrupt() -> None:
-        fault.wait()
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, handle)
-    try:
-        with proxy.hold("create2") as fault:
-            interrupting = in_thread(interrupt)
-            with semaphore:
-                interrupting.result(20)
-                assert results == [False]
-                assert queued(zk, f"{zk_path}/leases", 1)()
-    finally:
-        signal.signal(signal.SIGUSR1, before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,39 +14,27 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.lock_types import read_lock, unfair_lock, write_lock
+from tests.helpers.lock_types import read_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import BoundedSemaphore, Election, Lock, MultiLock, RLock, Semaphore, aio, namespace
+from zkconcurrent import Election, Lock, MultiLock, Semaphore, aio, namespace
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 TIMEOUT = 6.0
-# A callback is called with so many seconds at most: a hold survives an outage of 0.4 of the timeout, if just proved.
-MOST = TIMEOUT
-
-
 KINDS: dict[str, Callable[..., Any]] = {
     "Lock": Lock,
-    "Lock(fair=False)": unfair_lock,
-    "RLock": RLock,
     "read lock": read_lock,
-    "write lock": write_lock,
     "Semaphore": Semaphore,
-    "BoundedSemaphore": BoundedSemaphore,
     "MultiLock": lambda client, path, **options: namespace(client, path).MultiLock(["a", "b"], **options),
 }
 TWINS: dict[str, Callable[..., Any]] = {
     "Lock": aio.Lock,
-    "RLock": aio.RLock,
-    "read lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).read_lock,
-    "write lock": lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock,
-    "Semaphore": aio.Semaphore,
     "MultiLock": lambda client, path, **options: aio.namespace(client, path).MultiLock(["a", "b"], **options),
 }
 
 
 @pytest.mark.fault(285)
-@pytest.mark.parametrize("kind", ["Lock", "read lock", "Semaphore", "MultiLock"])
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "MultiLock"])
 def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """`on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
     told: list[tuple[Any, float]] = []
@@ -75,7 +62,7 @@ def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> 
                 eventually(lambda outages=outages: len(told) == outages)
                 assert lock.suspect
                 assert told[-1][0] is lock
-                assert lock.remaining() <= told[-1][1] < MOST
+                assert lock.remaining() <= told[-1][1] < TIMEOUT
                 proxy.resume()
                 eventually(lambda: not lock.suspect)
                 last = time.monotonic() + lock.remaining()
@@ -87,9 +74,7 @@ def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> 
 
 
 @pytest.mark.fault(285)
-@pytest.mark.parametrize(
-    ("kind", "waits"), [("Lock", True), ("write lock", False), ("Semaphore", True), ("MultiLock", False)]
-)
+@pytest.mark.parametrize(("kind", "waits"), [("Lock", True), ("MultiLock", False)])
 def test_a_cut_link_on_tasks(kind: str, waits: bool, zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """`on_suspect` runs in the loop that has acquired, plain or async, with the object of `aio`."""
     told: list[tuple[Any, object]] = []
@@ -113,7 +98,7 @@ def test_a_cut_link_on_tasks(kind: str, waits: bool, zk_path: str, connect: Conn
             proxy.stall()
             await asyncio.wait_for(until(lambda: told), 30)
             assert told == [(lock, asyncio.get_running_loop())]
-            assert lock.remaining() <= seconds[-1] < MOST
+            assert lock.remaining() <= seconds[-1] < TIMEOUT
             proxy.resume()
             await asyncio.wait_for(until(lambda: not lock.suspect), 30)
         assert lock.remaining() == 0
@@ -124,18 +109,14 @@ def test_a_cut_link_on_tasks(kind: str, waits: bool, zk_path: str, connect: Conn
 
 @pytest.mark.fault(287)
 def test_a_frozen_server(zk_path: str, connect: Connect) -> None:
-    """The connection is open, and no reply comes: told once before the loss, with seconds that are true."""
-    told: list[tuple[float, float]] = []
-    lost: list[float] = []
-
-    def on_suspect(_: Lock, left: float) -> None:
-        told.append((time.monotonic(), left))
-
+    """The connection is open, and no reply comes: told once before the loss."""
+    told: list[float] = []
+    lost: list[Lock] = []
     with Server() as server:
         client = connect(hosts=server.hosts, timeout=4.0)
         events: list[zkconcurrent.LockEvent] = []
         remove = zkconcurrent.add_listener(events.append, client)
-        lock = Lock(client, zk_path, on_suspect=on_suspect, on_lost=lambda _: lost.append(time.monotonic()))
+        lock = Lock(client, zk_path, on_suspect=lambda _, left: told.append(left), on_lost=lost.append)
         lock.acquire()
         server.freeze()
         try:
@@ -145,56 +126,26 @@ def test_a_frozen_server(zk_path: str, connect: Connect) -> None:
     # The client drops the connection after a while, which is no news.
     eventually(lambda: [type(event).__name__ for event in events] == ["Acquired", "Suspect", "Lost"])
     remove()
-    ((at, left),) = told
+    (left,) = told
     assert 0 < left < 4.0
-    assert lost[0] >= at + left - 0.1
 
 
-def test_a_callback_that_fails(zk_path: str, connect: Connect, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
-    """Its error is logged, and changes nothing else."""
-
-    def fail(_lock: Lock, _left: float) -> None:
-        raise ValueError("mine")
-
-    def records() -> list[logging.LogRecord]:
-        return [each for each in caplog.records if each.exc_info and each.args and "on_suspect" in each.args]
-
-    with Lock(connect(hosts=proxy.hosts), zk_path, on_suspect=fail):
-        proxy.stall()
-        eventually(records)
-        proxy.resume()
-    assert [each.levelno for each in records()] == [logging.ERROR]
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_which_client_is_cut_off(first: bool, zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy) -> None:
+def test_which_client_is_cut_off(zk_path: str, zk: KazooClient, connect: Connect, proxy: Proxy) -> None:
     """A MultiLock is suspect with any of its clients, and lasts no longer than the lock of that client."""
     told: list[str] = []
-    cut = connect(hosts=proxy.hosts)
-    clients = [cut, zk, connect()] if first else [zk, cut, connect()]
-    locks = [Lock(client, f"{zk_path}/{number}") for number, client in enumerate(clients)]
+    locks = [Lock(client, f"{zk_path}/{n}") for n, client in enumerate((zk, connect(hosts=proxy.hosts)))]
     every = MultiLock(locks, on_suspect=lambda *_: told.append("MultiLock"))
-    part = locks[clients.index(cut)]
+    assert every.remaining() == 0
     with every:
         proxy.stall()
         eventually(lambda: told == ["MultiLock"])
-        assert part.suspect
+        assert locks[1].suspect
         assert every.suspect
-        left = part.remaining()
+        left = locks[1].remaining()
         assert every.remaining() <= left
         proxy.resume()
         eventually(lambda: not every.suspect)
     assert told == ["MultiLock"]
-
-
-def test_the_remaining_time_of_several(zk_path: str, connect: Connect) -> None:
-    """It is the least of its locks'; 0 without them."""
-    locks = [Lock(connect(timeout=seconds), f"{zk_path}/{n}") for n, seconds in enumerate((60.0, 10.0, 60.0))]
-    every = MultiLock(locks)
-    assert every.remaining() == 0
-    with every:
-        assert 0 < every.remaining() < 10 < min(locks[0].remaining(), locks[2].remaining())
-    assert every.remaining() == 0
 
 
 def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str) -> None:
@@ -203,8 +154,6 @@ def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str) -> None:
     election = Election(zk, f"{zk_path}/one")
     with election.lead() as term:
         assert 0 < term.remaining() < TIMEOUT
-        first = time.monotonic() + term.remaining()
-        eventually(lambda: time.monotonic() + term.remaining() > first + 1)
     assert term.remaining() == 0
     election.stand()
     standing = election.wait()
@@ -221,14 +170,11 @@ def test_the_remaining_time_of_a_term(connect: Connect, zk_path: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_callback(kind: str, zk: KazooClient, zk_path: str) -> None:
-    """It is refused; and an object that has one is not pickled."""
-    with pytest.raises(TypeError, match="on_suspect must be callable, not int"):
-        KINDS[kind](zk, zk_path, on_suspect=1)
-    if kind in TWINS:
+def test_what_is_no_callback(zk: KazooClient, zk_path: str) -> None:
+    """It is refused."""
+    for make in (*KINDS.values(), *TWINS.values()):
         with pytest.raises(TypeError, match="on_suspect must be callable, not int"):
-            TWINS[kind](zk, zk_path, on_suspect=1)
+            make(zk, zk_path, on_suspect=1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -22,7 +21,8 @@ import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from zkconcurrent import ReadWriteLock, RLock, synchronized
+from tests.helpers.lock_types import against, read_lock
+from zkconcurrent import RLock, synchronized
 from zkconcurrent.testing import Server
 
 
@@ -89,17 +89,7 @@ def test_other_values_do_not_wait(zk: KazooClient, connect: Connect, zk_path: st
     assert function(7) == 7
 
 
-def test_a_namespace(zk: KazooClient, zk_path: str) -> None:
-    """Of a namespace, the path lies below its base."""
-    threads = zkconcurrent.namespace(zk, zk_path)
-    function = synchronized(threads, "users/{user}")(lambda user: RLock(zk, f"{zk_path}/users/{user}").owner())
-    assert function(7) is not None
-    assert function("x") is not None
-
-
-@pytest.mark.parametrize(
-    "text", ["/", "..", ".", "%", "\0", "\x85", "\ud800", "\ue000", "\uffff", "😀", "a\u0301", "zookeeper"]
-)
+@pytest.mark.parametrize("text", ["/", "..", "%", "\0", "\ud800", "\uffff", "😀", "a\u0301", "zookeeper"])
 def test_the_server_takes_every_value(text: str, zk: KazooClient, zk_path: str) -> None:
     """The server takes the path that is made of any value."""
     assert synchronized(zk, f"{zk_path}/{{text}}")(lambda text: text)(text) == text
@@ -132,36 +122,13 @@ def test_generators_and_blocks(zk: KazooClient, connect: Connect, zk_path: str) 
         lock.release()
 
 
-def _rlock(zk: KazooClient, path: str) -> Any:
-    return RLock(zk, path)
-
-
-def _read_lock(zk: KazooClient, path: str) -> Any:
-    return ReadWriteLock(zk, path).read_lock
-
-
-def _write_lock(zk: KazooClient, path: str) -> Any:
-    return ReadWriteLock(zk, path).write_lock
-
-
-OWNED: dict[str, tuple[Callable[[KazooClient, str], Any], Callable[[KazooClient, str], Any]]] = {
-    "RLock": (_rlock, _rlock),
-    "read_lock": (_read_lock, _write_lock),
-    "write_lock": (_write_lock, _write_lock),
-    "MultiLock": (lambda zk, path: zkconcurrent.MultiLock([RLock(zk, path)]), _rlock),
-    "Condition": (lambda zk, path: zkconcurrent.Condition(zk, f"{path}-condition", RLock(zk, path)), _rlock),
-}
-"""Locks that only their owner releases, and those that others then wait for."""
-
-
 @pytest.mark.fault(525, 530)
-@pytest.mark.parametrize(("kind", "wait_release"), [*((kind, True) for kind in OWNED), ("RLock", False)])
+@pytest.mark.parametrize(("kind", "wait_release"), [(RLock, True), (RLock, False), (read_lock, True)])
 def test_a_generator_that_several_threads_step(
-    kind: str, wait_release: bool, zk: KazooClient, connect: Connect, zk_path: str
+    kind: Any, wait_release: bool, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """A thread that steps a generator may take its lock again; one that closes it ends the hold."""
-    make, wait_for = OWNED[kind]
-    lock, theirs = make(zk, f"{zk_path}/a"), wait_for(connect(), f"{zk_path}/a")
+    lock, theirs = kind(zk, zk_path), against(kind)(connect(), zk_path)
 
     def is_free(within: float = 20) -> bool:
         if got := theirs.acquire(timeout=within):
@@ -224,84 +191,10 @@ def test_a_generator_that_several_threads_step(
     assert ended == [True] * 4
 
 
-@pytest.mark.fault(530)
-def test_a_generator_in_a_cycle(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A generator that the garbage collector closes, as part of a cycle, still has its lock then."""
-    theirs, ended = RLock(connect(), zk_path), []
-
-    @synchronized(zk, zk_path)
-    def rows() -> Generator[None, object, None]:
-        try:
-            itself = yield
-            yield
-            del itself
-        finally:
-            zk.sync("/")
-            ended.append(theirs.acquire(blocking=False))
-
-    running = rows()
-    next(running)
-    running.send(running)
-    del running
-    gc.collect()
-    assert ended == [False]
-    assert theirs.acquire(timeout=20)
-    theirs.release()
-
-
-def test_a_wait_in_a_generator(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A condition's wait in a generator replaces its hold, and another thread ends that."""
-    condition = zkconcurrent.Condition(zk, zk_path)
-
-    @synchronized(condition)
-    def rows() -> Iterator[bool]:
-        yield True
-        while True:
-            yield condition.wait(20)
-
-    def notify() -> None:
-        theirs = zkconcurrent.Condition(connect(), zk_path)
-        with theirs:
-            theirs.notify()
-
-    running: Any = rows()
-    assert in_thread(next, running).result()
-    for _ in range(2):
-        # The lock is free only while the generator waits.
-        step, notified = in_thread(next, running), in_thread(notify)
-        assert step.result()
-        notified.result()
-    in_thread(running.close).result()
-    with RLock(connect(), f"{zk_path}/lock").hold(blocking=False):
-        pass
-
-
-def test_a_loss(zk: KazooClient, zk_path: str) -> None:
-    """A call whose lock is lost raises LockLostError at its end; the next call has the lock again."""
-
-    @synchronized(zk, f"{zk_path}/lock")
-    def work(lose: bool) -> str:
-        lock = RLock(zk, f"{zk_path}/lock")
-        if lose:
-            zk.delete(lock.owner().node)  # type: ignore[union-attr]
-            eventually(lock.lost.is_set)
-        return "done"
-
-    with pytest.raises(zkconcurrent.LockLostError):
-        work(True)
-    assert work(False) == "done"
-
-
-@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "read_lock", "write_lock", "MultiLock", "Condition"])
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "Condition"])
 def test_wrapt_takes_our_locks(kind: str, zk: KazooClient, zk_path: str) -> None:
     """`wrapt.synchronized` takes every lock of ours, as a decorator and as a block; so does ours."""
-    lock: zkconcurrent.LockLike
-    if kind.endswith("_lock"):
-        lock = getattr(zkconcurrent.ReadWriteLock(zk, zk_path), kind)
-    elif kind == "MultiLock":
-        lock = zkconcurrent.MultiLock([RLock(zk, zk_path)])
-    else:
-        lock = getattr(zkconcurrent, kind)(zk, zk_path)
+    lock = getattr(zkconcurrent, kind)(zk, zk_path)
 
     def holders() -> int:
         nodes = [zk_path, *(f"{zk_path}/{name}" for name in ("leases", "lock") if zk.exists(f"{zk_path}/{name}"))]

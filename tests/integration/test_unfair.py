@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -14,16 +13,12 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.eventually import eventually
-from tests.helpers.interrupts import strike
 from tests.helpers.lock_types import AnyLock, Kind, unfair, unfair_lock, unfair_rlock
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
-from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Condition, ForeignNodeError, Lock, LockLostError, RLock
+from zkconcurrent import Lock, LockLostError
 from zkconcurrent._engine import local_handoff
-from zkconcurrent._engine.driver import Call
-from zkconcurrent._engine.holds import Hold
 from zkconcurrent.testing import Server
 
 
@@ -154,91 +149,6 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     proxy.resume()
 
 
-@pytest.mark.fault(24)
-@unfair
-def test_the_client_is_stopped(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """All waiters for another thread of the process are told."""
-    client = connect()
-    lock = kind(client, zk_path)
-    lock.acquire()
-    waiting = [in_thread(lock.acquire) for _ in range(3)]
-    eventually(at_the_handoff(lock, 3))
-    client.stop()
-    for each in waiting:
-        with pytest.raises(ClientError):
-            each.result(20)
-    with pytest.raises(LockLostError):
-        lock.release()
-
-
-@pytest.mark.fault(23)
-@unfair
-def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """A forked child is refused at once, although the hand-off looks closed to it."""
-    lock = kind(zk, zk_path)
-
-    def child() -> None:
-        with pytest.raises(ClientError):
-            lock.acquire()
-
-    with lock:
-        in_forked_child(child)
-
-
-def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """To wait gives it to the other threads, and notified one has all its levels again."""
-    lock = RLock(zk, f"{zk_path}/lock", fair=False)
-    condition = Condition(zk, f"{zk_path}/condition", lock)
-
-    def wait() -> int:
-        with lock, lock:
-            assert condition.wait(20)
-            return lock._recursion_count()
-
-    waiting = [in_thread(wait) for _ in range(3)]
-    eventually(lambda: repr(condition).count(", 3)"))
-    with condition:
-        condition.notify_all()
-    assert [each.result(20) for each in waiting] == [2, 2, 2]
-    assert queued(zk, f"{zk_path}/lock", 0)()
-
-
-def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
-    """A lock that is fair to one object and not to another is neither: ValueError, in both orders."""
-    lock = Lock(zk, zk_path, fair=False)
-    with pytest.raises(ValueError, match=r"for Lock\(fair=False\) already"):
-        Lock(zk, zk_path)
-    fair = Lock(zk, f"{zk_path}-fair")
-    with pytest.raises(ValueError, match=r"use another path for Lock\(fair=False\)"):
-        Lock(zk, f"{zk_path}-fair", fair=False)
-    assert not lock.locked()
-    assert not fair.locked()
-
-
-def test_a_hold_put_back_while_another_thread_asks(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A wait that is refused has its hold again, and others have entered: they get in when it is released."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    zk.create(f"{zk_path}/c", b"of another kind", makepath=True)
-    lock = Lock(connect(proxy.hosts), f"{zk_path}/l", fair=False)
-
-    def wait_and_release() -> None:
-        with lock:
-            with pytest.raises(ForeignNodeError):
-                Condition(lock.client, f"{zk_path}/c", lock).wait()
-            eventually(at_the_handoff(lock, 1))
-
-    with proxy.hold("getChildren", where=lambda message: message.path == f"{zk_path}/c") as held:
-        waiting = in_thread(wait_and_release)
-        held.wait()
-        asking = in_thread(visit, lock)
-        eventually(queued(zk, lock.path, 2))
-    following = in_thread(visit, lock)
-    for each in (waiting, asking, following):
-        each.result(20)
-
-
 @pytest.mark.fault(47)
 def test_what_is_kept_for_a_thread_that_does_not_come(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
@@ -277,55 +187,3 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
     finally:
         over.set()
         signal.signal(signal.SIGUSR1, before)
-
-
-@pytest.mark.fault(203)
-@unfair
-def test_a_handler_releases_it_within_a_release(
-    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: Any
-) -> None:
-    """Once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    lock = kind(zk, zk_path)
-    state, inside, go_on = lock._path_state, threading.Event(), threading.Event()
-    claim = state.claim
-
-    def hold() -> bool:
-        with lock:
-            inside.set()
-            assert go_on.wait(20)
-            return lock.hold_count() == 1
-
-    def interrupted(hold: Hold, claimant: int) -> bool:
-        monkeypatch.setattr(state, "claim", claim)
-        lock.release()  # as a signal handler of this thread does
-        assert inside.wait(20)
-        return claim(hold, claimant)
-
-    lock.acquire()
-    holding = in_thread(hold)
-    eventually(at_the_handoff(lock, 1))
-    monkeypatch.setattr(state, "claim", interrupted)
-    lock.release()
-    assert queued(zk, zk_path, 1)()
-    go_on.set()
-    assert holding.result(20)
-    eventually(queued(zk, zk_path, 0))
-
-
-@pytest.mark.fault(209)
-@unfair
-def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
-    """One strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
-    lock = kind(zk, zk_path)
-    session = lock._session
-    with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up
-        strikes = strike(patch, session, Call)
-        with pytest.raises(KeyboardInterrupt):
-            lock.acquire()
-        assert not strikes
-        with pytest.raises(RuntimeError):
-            lock.release()
-        assert lock.hold_count() == 0
-    with lock:
-        assert lock.hold_count() == 1
