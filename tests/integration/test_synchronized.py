@@ -64,17 +64,16 @@ def add_one(path: str) -> int:
     return number
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_pool_of_processes(
-    method: str, zookeeper: Server, zk: KazooClient, zk_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    zookeeper: Server, zk: KazooClient, zk_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A decorated function is mapped over a pool of processes, which exclude each other."""
     zk.create(zk_path)
     monkeypatch.setenv("ZKCONCURRENT_TEST", f"{zookeeper.hosts}{zk_path}")
     counter = tmp_path / "counter"
     counter.write_text("0")
-    with multiprocessing.get_context(method).Pool(3) as pool:
+    with multiprocessing.get_context("fork").Pool(3) as pool:
         numbers = pool.map(add_one, [str(counter)] * 30, chunksize=1)
     assert sorted(numbers) == list(range(1, 31))
 
