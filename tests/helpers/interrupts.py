@@ -75,34 +75,6 @@ class InterruptAt:
         return self._trace
 
 
-def strike(patch: Any, session: Any, calls: type, times: int = 2) -> list[type[BaseException]]:
-    """Have an interrupt strike as the steps of a call have ended, and others its clean-up; return those left.
-
-    Args:
-        patch: pytest's `monkeypatch`.
-        session: the client's session.
-        calls: the class of the call, `Call` or `Calls`.
-        times: how many interrupts there are.
-    """
-    strikes: list[type[BaseException]] = [KeyboardInterrupt] * times
-    sweep, ended = session.sweep, calls.end
-
-    def swept() -> None:
-        if 0 < len(strikes) < times:
-            raise strikes.pop()
-        sweep()
-
-    def end(call: Any) -> None:
-        # The clean-up calls it, too.
-        if strikes:
-            raise strikes.pop()
-        ended(call)
-
-    patch.setattr(session, "sweep", swept)
-    patch.setattr(calls, "end", end)
-    return strikes
-
-
 def at_every_line(*files: str, step: int = 1, error: type[BaseException] = KeyboardInterrupt) -> Iterator[InterruptAt]:
     """Yield an interrupt at each line of a call, one after the other, until one comes after the call's last line."""
     for line in itertools.count(1, step):
