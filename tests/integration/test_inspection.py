@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import line_from, python
+from tests.helpers.processes import in_forked_child, line_from, python
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     ClientReport,
@@ -291,21 +291,15 @@ def test_out_of_reach_and_stopped(connect: Connect, proxy: Proxy, zk_path: str, 
 @pytest.mark.fault(268)
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """A forked child holds nothing; its parent's clients are not its own."""
-    session = zk.client_id[0]
+
+    def look() -> None:
+        found = inspect()
+        assert (found.pid, found.holds) == (os.getpid(), ())
+        assert {each.state for each in found.clients} == {"forked"}
+
     with Lock(zk, zk_path):
-        read, write = os.pipe()
-        if not (child := os.fork()):
-            try:
-                os.write(write, f"{inspect().pid} {inspect().holds} {[c.state for c in inspect().clients]}".encode())
-            finally:
-                os._exit(0)
-        os.close(write)
-        with open(read) as said:
-            text = said.read()
-        os.waitpid(child, 0)
-        assert text.startswith(f"{child} () [")
-        assert set(re.findall(r"'(\w+)'", text)) == {"forked"}
-        assert client_of(zk).session == session
+        in_forked_child(look)
+        assert holds(zk_path)
 
 
 @pytest.mark.fault(268)

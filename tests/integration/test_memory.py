@@ -12,7 +12,7 @@ import cloudpickle
 import pytest
 
 import zkconcurrent
-from tests.helpers.processes import run_python
+from tests.helpers.processes import in_forked_child, run_python
 from zkconcurrent import aio
 
 
@@ -75,16 +75,13 @@ def test_a_forked_child() -> None:
     """It reaches the service of its parent: the two exclude each other."""
     with zkconcurrent.connect("memory:fork") as zk:
         lock = zkconcurrent.Lock(zk, "/lock")
+
+        def look() -> None:
+            with zkconcurrent.connect("memory:fork") as own:
+                assert not zkconcurrent.Lock(own, "/lock").acquire(blocking=False)
+
         with lock:
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    with zkconcurrent.connect("memory:fork") as own:
-                        code = int(zkconcurrent.Lock(own, "/lock").acquire(blocking=False))
-                finally:
-                    os._exit(code)
-            assert os.waitpid(child, 0)[1] == 0
+            in_forked_child(look)
         with lock:
             pass
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -26,6 +25,7 @@ import zkconcurrent.otel
 import zkconcurrent.prometheus
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
+from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     DeadlockError,
@@ -310,13 +310,14 @@ def test_a_forked_child_has_nothing_of_its_parents(
     scraped()
     [registration] = telling.registered
     recorder: Any = registration.listener
+
+    def look() -> None:
+        found = recorder.observe()
+        assert (sum(found[HELD].values()), len(found[CLIENTS]), len(found[MARGIN])) == (0, 0, 0)
+
     with Lock(zk, zk_path), DetachedLock(zk, f"{zk_path}-detached", "me"):
         assert sum(recorder.observe()[HELD].values()) == 2
-        child = os.fork()
-        if child == 0:
-            found = recorder.observe()
-            os._exit(int(bool(sum(found[HELD].values()) or found[CLIENTS] or found[MARGIN])))
-        assert os.waitpid(child, 0)[1] == 0
+        in_forked_child(look)
 
 
 @pytest.mark.fault(314)
