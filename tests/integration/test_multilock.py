@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, InThread
-from tests.helpers.contenders import held_elsewhere, queued
+from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.losses import expire, operate
@@ -280,36 +279,3 @@ def test_an_error_of_a_handler_within_a_release(zk: KazooClient, zk_path: str) -
         if lock.hold_count():
             lock.release()
     assert hook.line > 20
-
-
-@pytest.mark.fault(123)
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_in_a_handler_on_top_of_another_acquire(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """A handler that would wait for the acquire below it gets an error."""
-    locks = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
-    results: list[str] = []
-
-    def handle(*_: object) -> None:
-        with pytest.raises(ClientError, match="signal handler") as error, MultiLock(locks[1:]):
-            pass
-        results.append(str(error.value))
-        raise KeyboardInterrupt
-
-    def interrupt() -> None:
-        eventually(queued(zk, locks[1].path, 2))
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    before = signal.signal(signal.SIGUSR1, handle)
-    try:
-        with held_elsewhere(Lock(connect(), locks[1].path)):
-            interrupting = in_thread(interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                MultiLock(locks).acquire()
-            interrupting.result(20)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert len(results) == 1
-    for each in locks:
-        eventually(queued(zk, each.path, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 import pytest
@@ -243,21 +242,6 @@ def test_an_on_revoke_that_releases(connect: Connect, zk_path: str) -> None:
     assert other.revoke() == 1
     assert other.acquire(timeout=20)
     other.release()
-
-
-@pytest.mark.threads_only("on_revoke is called on a thread of the library")
-def test_an_on_revoke_that_fails(
-    zk: KazooClient, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its error is logged, and harms nobody."""
-
-    def fail(_: object) -> None:
-        raise ValueError("no")
-
-    lock, other = Lock(zk, zk_path, on_revoke=fail), Lock(connect(), zk_path)
-    with caplog.at_level(logging.ERROR), lock:
-        other.revoke()
-        eventually(lambda: "on_revoke of" in caplog.text)
 
 
 @pytest.mark.fault(292)

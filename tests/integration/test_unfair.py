@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 
@@ -17,7 +15,7 @@ from tests.helpers.lock_types import AnyLock, Kind, unfair, unfair_lock, unfair_
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Lock, LockLostError
+from zkconcurrent import LockLostError
 from zkconcurrent._engine import local_handoff
 from zkconcurrent.testing import Server
 
@@ -147,43 +145,3 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     lock.release()
     assert waiting.result(20) == token
     proxy.resume()
-
-
-@pytest.mark.fault(47)
-def test_what_is_kept_for_a_thread_that_does_not_come(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Other processes get in although the thread that is next stands in a signal handler."""
-    lock, other = Lock(zk, zk_path, fair=False), Lock(connect(), zk_path, fair=False)
-    standing, over = threading.Event(), threading.Event()
-
-    def stand(*_: object) -> None:
-        standing.set()
-        over.wait(20)
-
-    def hold() -> None:
-        with lock:
-            state = lock._path_state
-            eventually(lambda: state.handoff is not None and state.handoff._next_waiter() is not None)
-            os.kill(os.getpid(), signal.SIGUSR1)
-            standing.wait(20)
-
-    before = signal.signal(signal.SIGUSR1, stand)
-    try:
-        holder = in_thread(hold)
-        eventually(lambda: lock._lock_core.newest() is not None)
-
-        def come() -> None:
-            standing.wait(20)
-            holder.result(20)
-            with other:
-                over.set()
-
-        coming = in_thread(come)
-        assert lock.acquire(timeout=30)
-        assert over.is_set()
-        lock.release()
-        coming.result(20)
-    finally:
-        over.set()
-        signal.signal(signal.SIGUSR1, before)
