@@ -79,6 +79,26 @@ def test_a_loss_is_told_and_settled(
     eventually(queued(client, zk_path, 0))
 
 
+@pytest.mark.fault(385)
+@pytest.mark.threads_only("derives from the threads' class")
+def test_locks_of_a_programs_class_that_are_equal(connect: Connect, zookeeper: Server, zk_path: str) -> None:
+    """`on_lost` runs once for each object, also if a program's class calls them equal."""
+
+    class Equal(RLock):
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Equal) and other.path == self.path
+
+        __hash__ = None  # type: ignore[assignment]
+
+    told: list[int] = []
+    locks = [Equal(client, zk_path, on_lost=lambda it: told.append(id(it))) for client in [connect()] * 2]
+    locks[0].acquire()
+    operate(zookeeper, locks[0])
+    eventually(lambda: sorted(told) == sorted(map(id, locks)))
+    with pytest.raises(LockLostError):
+        locks[0].release()
+
+
 @pytest.mark.fault(166)
 def test_no_thread_for_on_lost(
     zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch

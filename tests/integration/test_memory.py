@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import threading
@@ -13,7 +12,6 @@ import pytest
 
 import zkconcurrent
 from tests.helpers.processes import in_forked_child, run_python
-from zkconcurrent import aio
 
 
 def test_two_clients() -> None:
@@ -45,19 +43,6 @@ def test_services_by_name() -> None:
                 assert not zkconcurrent.Lock(same, "/lock").acquire(blocking=False)
         assert one.chroot == "/app"
         assert one._session_timeout == 5000
-
-
-def test_tasks() -> None:
-    """`aio.connect` opens the same service."""
-
-    async def main() -> None:
-        async with aio.connect("memory:tasks") as one, aio.connect("memory:tasks") as other:
-            async with aio.Lock(one, "/lock"):
-                assert not await aio.Lock(other, "/lock").acquire(blocking=False)
-            async with aio.Lock(other, "/lock"):
-                pass
-
-    asyncio.run(main())
 
 
 def test_it_is_not_pickled() -> None:
