@@ -123,4 +123,4 @@ lint: ## style, format and types
 	$(BIN)/pyright --warnings --pythonpath $(BIN)/python
 
 clean: ## removes the environment, caches and the pictures
-	rm -rf build dist .tox .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg
+	rm -rf build dist .tox .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg

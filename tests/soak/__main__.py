@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 from random import SystemRandom
 
-from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import KINDS, Plan, run
 from tests.soak.testbed import SoakError
@@ -33,9 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--duration", type=float, default=60, help="seconds in which faults strike (default: 60)")
     parser.add_argument("--seed", type=int, help="of the faults and of what the threads do (default: a random one)")
-    parser.add_argument("--timeline", type=Path, default=Path("soak-timeline.svg"), help="(default: %(default)s)")
     parser.add_argument("--without", action="append", default=[], choices=KINDS, help="a fault that is not to strike")
-    parser.add_argument("--only", action="append", default=[], choices=KINDS, help="a fault, and no other, to strike")
     parser.add_argument(
         "--workload", choices=["all", "queues", "data"], default="all", help="all, or a part (default: all)"
     )
@@ -49,12 +46,11 @@ def main() -> int:
     # That the connections of this process fail as well is no news.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
-    without = frozenset(options.without) | (set(KINDS) - set(options.only) if options.only else set())
-    plan = Plan(seed, options.duration, workload=options.workload, without=without)
+    plan = Plan(seed, options.duration, workload=options.workload, without=frozenset(options.without))
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"
-    if without or plan.workload != "all":
+    if plan.without or plan.workload != "all":
         again = f"python -m tests.soak --duration {plan.duration:g} --seed {seed} --workload {plan.workload}"
-        again += "".join(f" --without '{name}'" for name in sorted(without))
+        again += "".join(f" --without '{name}'" for name in sorted(plan.without))
     folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-soak-"))
     keep = options.keep
     try:
@@ -62,11 +58,9 @@ def main() -> int:
         say(f"Three servers of ZooKeeper {installation.version}, {plan.places} processes, {plan.duration:g} s: {again}")
         verdict = run(plan, folder)
         (folder / "faults").write_text("".join(f"{fault}\n" for fault in verdict.history.faults), encoding="utf-8")
-        options.timeline.write_text(picture(verdict), encoding="utf-8")
         say("")
         for line in summary(verdict):
             say(line)
-        say(f"  picture       {options.timeline}")
         keep = keep or bool(verdict.violations)
         for line in violations(verdict):
             say(line)

@@ -2,8 +2,6 @@
 
     python -m tests.soak.deadlocks rings --tries 1000       each deadlock has one victim, soon
     python -m tests.soak.deadlocks contention --seconds 600  waits in one order are searched, and nothing is found
-    python -m tests.soak.deadlocks waiters --number 1000     how many requests a second a crowd of waiters costs
-    python -m tests.soak.deadlocks inspect --number 1000     how long `inspect()` takes, also in a signal handler
 
 Each prints its figures, and the load of the machine beside them, as JSON; the exit code is 1 if a promise was broken.
 """
@@ -16,7 +14,6 @@ import logging
 import multiprocessing
 import os
 import random
-import signal
 import statistics
 import sys
 import threading
@@ -25,12 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from multiprocessing.connection import Connection
-from types import FrameType
 from typing import Any
 
 from kazoo.client import KazooClient
 
-from zkconcurrent import DeadlockError, Lock, ReadWriteLock, RLock, Semaphore, connect, inspect, namespace
+from zkconcurrent import DeadlockError, Lock, ReadWriteLock, Semaphore, connect, namespace
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
@@ -172,7 +168,8 @@ def rings(tries: int, lanes: int) -> tuple[Report, bool]:
     with members("rings", lanes) as pipes:
         each_in_a_thread(close_rings, pipes)
     within = sum(each <= 2.0 for each in waited)
-    report = {"rings": tries, "not one victim of the whole ring": bad, "within 2 s": within, **spread(waited, "s")}
+    median = statistics.median(waited or [0.0])
+    report = {"rings": tries, "not one victim of the whole ring": bad, "within 2 s": within, "median, s": median}
     return report, not bad and len(waited) == tries
 
 
@@ -195,104 +192,23 @@ def contention(seconds: float, lanes: int) -> tuple[Report, bool]:
     return report, errors == warned == 0 and requests > 0
 
 
-def waiters(number: int) -> tuple[Report, bool]:
-    """Have many threads of one client wait for one lock, each with a hold of its own; count the searches' requests."""
-    with (
-        Server() as server,
-        connect(f"zk://{server.hosts}?timeout=60") as client,
-        connect(f"zk://{server.hosts}") as other,
-    ):
-        logging.getLogger("zkconcurrent.waits").setLevel(logging.ERROR)
-        sent, free = Session.of(client).deadlocks, RLock(other, "/crowd/wanted")
-        free.acquire()
-
-        def wait(n: int) -> None:
-            with RLock(client, f"/crowd/{n}"), RLock(client, free.path):
-                pass
-
-        threads = [threading.Thread(target=wait, args=(n,)) for n in range(number)]
-        for thread in threads:
-            thread.start()
-        seen: list[tuple[float, int]] = []
-        until = time.monotonic() + 60
-        while (now := time.monotonic()) < until:
-            seen.append((now, sent.requests))
-            time.sleep(0.02)
-        queued = len(other.get_children(free.path)) - 1
-        free.release()
-        for thread in threads:
-            thread.join()
-    # Of a busy machine's clock, no window is exact: those count that were a second at most.
-    most = max(max(n for at, n in seen if at <= begun + 1.0) - before for begun, before in seen)
-    report = {"waiters": queued, "requests": seen[-1][1], "most in a second": most}
-    return report, queued == number and most <= 200
-
-
-def inspections(number: int) -> tuple[Report, bool]:
-    """Time `inspect()` of many holds: called, and in a signal handler that strikes while the library works."""
-    quiet: list[tuple[float, float]] = []
-    struck: list[tuple[float, float]] = []
-
-    def look(into: list[tuple[float, float]]) -> None:
-        began = time.perf_counter(), time.thread_time()
-        found = inspect()
-        into.append(((time.perf_counter() - began[0]) * 1000, (time.thread_time() - began[1]) * 1000))
-        assert len(found.holds) >= number
-
-    def handle(_: int, frame: FrameType | None) -> None:
-        inside = frame is not None and "/zkconcurrent/" in frame.f_code.co_filename
-        look(struck if inside else [])
-        # Once more, only now: it must not strike itself.
-        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.01, 0.03))
-
-    with Server() as server, connect(f"zk://{server.hosts}?timeout=60") as client, ExitStack() as held:
-        locks = [RLock(client, f"/held/{n}") for n in range(number)]
-        for each in locks:
-            held.enter_context(each)
-        for _ in range(300):
-            look(quiet)
-        signal.signal(signal.SIGALRM, handle)
-        signal.setitimer(signal.ITIMER_REAL, 0.03)
-        lock = RLock(client, "/busy")
-        while len(struck) < 300:
-            with lock:
-                pass
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    report: Report = {"holds": number}
-    for name, measured in (("called", quiet), ("in a handler inside the library", struck)):
-        report[name] = spread([wall for wall, _ in measured], "ms")
-        # What other processes take of the processor is not counted here.
-        report[f"{name}, processor"] = spread([used for _, used in measured], "ms")
-    return report, all(statistics.median(used for _, used in each) < 10 for each in (quiet, struck))
-
-
-def spread(values: list[float], unit: str) -> Report:
-    """Return how many values there are, and how they are spread."""
-    found = sorted(values)
-    named = {"median": len(found) // 2, "p99": len(found) * 99 // 100, "max": -1}
-    return {"number": len(found), **{f"{name}, {unit}": round(found[at], 3) for name, at in named.items()}}
-
-
 def main() -> int:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak.deadlocks", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("what", choices=["rings", "contention", "waiters", "inspect"])
+    parser.add_argument("what", choices=["rings", "contention"])
     parser.add_argument("--tries", type=int, default=50, help="how many rings (default: %(default)s)")
     parser.add_argument(
         "--lanes", type=int, default=4, help="rings at a time, or threads a process (default: %(default)s)"
     )
     parser.add_argument("--seconds", type=float, default=60, help="of contention (default: %(default)s)")
-    parser.add_argument("--number", type=int, default=1000, help="of waiters or holds (default: %(default)s)")
     options = parser.parse_args()
     before = os.getloadavg()[0]
-    report, kept = {
-        "rings": lambda: rings(options.tries, options.lanes),
-        "contention": lambda: contention(options.seconds, options.lanes),
-        "waiters": lambda: waiters(options.number),
-        "inspect": lambda: inspections(options.number),
-    }[options.what]()
+    if options.what == "rings":
+        report, kept = rings(options.tries, options.lanes)
+    else:
+        report, kept = contention(options.seconds, options.lanes)
     report["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
     sys.stdout.write(f"{json.dumps({options.what: report}, indent=1)}\n")
     return 0 if kept else 1

@@ -46,12 +46,11 @@ class What(str, Enum):
     CALLED = "called"  # `on_lost` was called
     SESSION = "session"  # a client is connected; the note has its session
     STARVED = "starved"  # nothing of the process ran, for as long as `limit` says, up to now
-    HANDLED = "handled"  # a signal handler ran on the thread in the note, for as long as `limit` says
     DONE = "done"  # the thread has ended as it should
 
     # Of queues, where ASKS is before `put`, `get` or `claim`, and REFUSED is Full or Empty.
     PUT = "put"  # put returned
-    UNKNOWN = "unknown"  # put raised OutcomeUnknownError; or a signal handler's call was refused
+    UNKNOWN = "unknown"  # put, or a change of data, raised OutcomeUnknownError
     TAKEN = "taken"  # get returned
     CLAIMED = "claimed"  # the block of a claim begins; the note has the attempts
     ACKNOWLEDGES = "acknowledges"  # before the end of the block
@@ -60,7 +59,7 @@ class What(str, Enum):
     GAVE_BACK = "gave back"  # the block has failed
     BURIED = "buried"  # the item is among the dead, at the end
 
-    # Of primitives with data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
+    # Of numbers, values and maps, where the note of ASKS has the call.
     ANSWERED = "answered"  # the call returned; the note has what
 
 
@@ -75,13 +74,13 @@ class Event:
         what: the kind of event.
         path: of the lock.
         role: the part of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or
-            "claim"; of a map the key; of a double barrier or a group the call.
+            "claim"; of a map the key.
         hold: the thread's number of the hold; the same at every level of a re-entrant one.
         token: the fencing token; 0 where none is known.
         client: which of the process's clients.
         limit: of ASKS, the seconds within which the call must return; None for ever.
         note: an addition.
-        item: of a queue; the name of a change, or of the member that joins a group.
+        item: of a queue.
     """
 
     at: float

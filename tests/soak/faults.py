@@ -351,18 +351,14 @@ class Servers(Track):
 
 
 class People(Track):
-    """The actions of operators, of users, and of the surroundings of a process."""
+    """The actions of operators."""
 
     gap = 5.0
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
-        """A node deleted, signals, arguments that ask for too much."""
-        return {
-            DELETED: self._delete,
-            "signals": lambda: self._have("signals", 3.0),
-            "hostile arguments": lambda: self._have("hostile", 4.0),
-        }
+        """A node deleted."""
+        return {DELETED: self._delete}
 
     def _delete(self) -> bool:
         """Delete the node of somebody who holds or waits."""
@@ -382,10 +378,3 @@ class People(Track):
         process, number = self.workers.owner(nodes[path].ephemeralOwner)
         self.faults.append(Fault(DELETED, at, clock(), process, number, path, nodes[path].czxid))
         return True
-
-    def _have(self, order: str, seconds: float) -> None:
-        """Have a process do something to itself."""
-        place = self.random.choice(self.workers.places)
-        self.note = f"of worker {place}"
-        self.workers.tell(place, order)
-        self.wait(seconds)

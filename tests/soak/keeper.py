@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import zkconcurrent
 from tests.soak.callers.caller import Caller, Mood
-from tests.soak.checks.data import Promise
+from tests.soak.callers.data_caller import DataCaller
 from tests.soak.checks.items import Stock
 from tests.soak.events import Log, What
 from tests.soak.testbed import SoakError, Testbed
@@ -45,7 +45,7 @@ class Keeper:
         self._errors: list[Exception] = []
         self._client = zkconcurrent.connect(f"zk://{testbed.service.hosts}", timeout=SESSION, start_timeout=60)
         self._stocks = {path: entry.model for path, entry in paths.items() if isinstance(entry.model, Stock)}
-        self._data = {path: entry for path, entry in paths.items() if isinstance(entry.model, Promise)}
+        self._data = {path: entry for path, entry in paths.items() if entry.caller is DataCaller}
         self._queues = {path: stock.open(self._client, path) for path, stock in self._stocks.items()}
         self._thread = threading.Thread(target=self._help)
 

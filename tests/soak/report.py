@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.soak.checks.data import Record
-from tests.soak.checks.history import Hold, explained, lateness, recovery, warnings
+from tests.soak.checks.history import Hold, lateness, recovery
 from tests.soak.checks.items import Ledger
 from tests.soak.events import What
 from tests.soak.keeper import KEEPER
@@ -38,14 +38,14 @@ def summary(verdict: Verdict) -> Iterator[str]:
         by_path = Counter(hold.path for hold in holds)
         yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
         told = sum(hold.told is not None and hold.told == hold.end for hold in holds)  # not by its own end
-        lost = f"{told:,} told, {counts[What.LOST]:,} calls raised LockLostError"
-        yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
-        if early := warnings(history):
-            yield _line("", f"holders that could be told were, at least {min(early):.2f} s before the next was granted")
+        yield _line("losses", f"{told:,} told, {counts[What.LOST]:,} calls raised LockLostError")
     for number, (path, stock) in enumerate(history.queues.items()):
         yield _line("" if number else "items", f"{path} {_items(Ledger(history, path, stock))}")
     for number, path in enumerate(history.data):
-        yield _line("" if number else "data", f"{path} {_answers(Record(history, path))}")
+        calls = Record(history, path).calls
+        outcomes = Counter(call.outcome.what.value if call.outcome else "cut off" for call in calls)
+        words = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
+        yield _line("" if number else "data", f"{path} {words}")
     late = max((lateness(call, history) for call in history.calls), default=0.0)
     yield _line("punctuality", f"no call came back more than {max(late, 0.0):.2f} s after its deadline")
     if waits:
@@ -76,14 +76,6 @@ def violations(verdict: Verdict) -> Iterator[str]:
     if len(verdict.violations) > SHOWN:
         rest = Counter(violation.rule for violation in verdict.violations[SHOWN:])
         yield "and more: " + ", ".join(f"{count} of {rule}" for rule, count in rest.items())
-
-
-def _answers(record: Record) -> str:
-    """The outcomes of the calls of a path."""
-    kinds = Counter(call.asked.role for call in record.calls)
-    outcomes = Counter(call.outcome.what.value if call.outcome else "cut off" for call in record.calls)
-    calls = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
-    return f"{calls}: " + ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
 
 
 def _items(ledger: Ledger) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.models.lock import Lock
 from tests.soak.checks.broken_locks import WORKLOADS
-from tests.soak.checks.data import Promise, check_data
+from tests.soak.checks.data import check_data
 from tests.soak.checks.history import History, Violation, check
 from tests.soak.checks.items import Stock, check_items
 from tests.soak.events import Event, Fault, Logs, clock
@@ -164,10 +164,6 @@ def run(plan: Plan, folder: Path) -> Verdict:
                     keeper.drain()
                     leftovers = _left(testbed, plan.session)
                     workers.end()
-                else:
-                    (folder / "nodes").write_text(testbed.views(), encoding="utf-8")
-                    for number, server in enumerate(testbed.servers, 1):
-                        (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
     verdict = judge(plan, Logs(folder).news(), faults, start, healed, leftovers, lookout.quorum)
     return replace(verdict, diverged=frozenset(lookout.diverged))
@@ -199,7 +195,7 @@ def judge(
     entries = WORKLOADS[plan.workload].items()
     models = {path: entry.model for path, entry in entries if isinstance(entry.model, Lock)}
     queues = {path: entry.model for path, entry in entries if isinstance(entry.model, Stock)}
-    data = {path: entry.model for path, entry in entries if isinstance(entry.model, Promise)}
+    data = {path: entry.model for path, entry in entries if not isinstance(entry.model, Lock | Stock)}
     history = History(events, faults, models, plan.session, healed, leftovers, queues, data)
     checks = (*check(history), *check_items(history), *check_data(history))
     found = sorted(checks, key=lambda violation: violation.at)

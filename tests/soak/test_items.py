@@ -100,13 +100,6 @@ def test_who_was_killed_may_have_taken_one_item_along() -> None:
         assert rules(producer, Thread("2.1").gets(2, note=note), faults=[killed("2.1", at)]) == broken
 
 
-def test_a_get_of_unknown_outcome() -> None:
-    """It may have taken one item along."""
-    consumer = Thread("2.1").add(2, What.ASKS, "get").add(3, What.UNKNOWN, "get")
-    assert rules(Thread("1.1").puts(1, "a"), consumer) == []
-    assert rules(Thread("1.1").puts(1, "a", "b"), consumer) == ["losses"] * 2
-
-
 def test_who_was_killed_may_have_acknowledged() -> None:
     """Once it had begun to; else the item comes again."""
     producer, consumer = Thread("1.1").puts(1, "a"), Thread("2.1").claims(2, "a", 10)

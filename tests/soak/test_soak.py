@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from tests.helpers.eventually import eventually
-from tests.soak.callers.bags import Shelf
 from tests.soak.checks.broken_locks import LIES
 from tests.soak.checks.data import Record
-from tests.soak.checks.history import GRACE, check
+from tests.soak.checks.history import GRACE
 from tests.soak.checks.items import Ledger
 from tests.soak.events import Event, Logs, What, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
-from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import Plan, Verdict, judge, run
 from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
-from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.fault(43)
-
-ROOT = Path(__file__).parents[2]
 
 
 def told(verdict: Verdict) -> str:
@@ -51,7 +41,7 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
             break
     assert verdict.violations == [], told(verdict)
     injected = Counter(fault.kind for fault in verdict.history.faults)
-    for track, least in ((Networks, 3), (Processes, 2), (Servers, 3), (People, 2)):  # a busy machine gets to fewer
+    for track, least in ((Networks, 3), (Processes, 2), (Servers, 3), (People, 1)):  # a busy machine gets to fewer
         assert len(injected.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
     by_path = Counter(hold.path for hold in verdict.history.holds)
     assert set(by_path) == set(verdict.history.models), told(verdict)
@@ -59,17 +49,16 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     for path, stock in verdict.history.queues.items():
         ledger = Ledger(verdict.history, path, stock)
         outcomes = {claim.outcome.what for claim in ledger.claims if claim.outcome}
-        assert isinstance(stock, Shelf) or outcomes >= {What.ACKNOWLEDGED, What.GAVE_BACK}, told(verdict)
+        assert outcomes >= {What.ACKNOWLEDGED, What.GAVE_BACK}, told(verdict)
         assert any(item.put is What.PUT and item.ends for item in ledger.items.values()), told(verdict)
     for path in verdict.history.data:
         outcomes = {call.outcome.what for call in Record(verdict.history, path).calls if call.outcome}
         assert What.ANSWERED in outcomes, told(verdict)
-    assert ElementTree.fromstring(picture(verdict)).tag.endswith("svg")
 
 
 @pytest.mark.long
 def test_lies_are_found(tmp_path: Path) -> None:
-    """Locks, queues, values, maps, double barriers, groups and elections, each broken in its own way, are found."""
+    """Locks, queues, numbers, values and maps, each broken in its own way, are found."""
     verdict = run(Plan(seed=1, duration=5, places=2, session=3, workload="lies", faults=False), tmp_path)
     found = {(violation.path.rpartition("/")[2], violation.rule) for violation in verdict.violations}
     assert found >= {
@@ -80,34 +69,12 @@ def test_lies_are_found(tmp_path: Path) -> None:
         ("alarms", "told by release"),
         ("forgets", "losses"),
         ("repeats", "ends"),
-        ("doubles", "gaps"),
-        ("forks", "forks"),
+        ("doubles", "order"),
+        ("forks", "order"),
         ("rewinds", "order"),
-        ("barges", "enters"),
-        ("hides", "members"),
-        ("usurps", "exclusion"),
     }, told(verdict)
     assert {path for path, _ in found} == {path.rpartition("/")[2] for path in LIES}, told(verdict)
     assert "VIOLATION 1: " in told(verdict)
-
-
-@pytest.mark.long
-def test_a_calm_run(tmp_path: Path) -> None:
-    """Without faults nothing is lost, and no rule is broken; and the same history with a hold too many breaks one."""
-    # Sessions so long that no lease of a busy machine runs out.
-    verdict = run(Plan(seed=1, duration=3, places=2, session=15, faults=False), tmp_path)
-    assert verdict.violations == [], told(verdict)
-    history = verdict.history
-    assert not any(hold.told and hold.told < (hold.leaves or 0) for hold in history.holds)
-    victim = next(hold for hold in history.holds if hold.path == "/soak/lock-1")
-    events = [
-        event
-        for event in history.events
-        if (event.process, event.thread, event.path, event.hold) != (*victim.who, victim.path, victim.number)
-        or event.what.value not in ("leaves", "left")
-    ]
-    history = type(history)(events, history.faults, history.models, history.timeout)
-    assert "exclusion" in {violation.rule for violation in check(history)}
 
 
 @pytest.mark.parametrize("workload", ["lock", "deaf"])
@@ -149,18 +116,6 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path) -> None:
     assert rules == (set() if workload == "lock" else {"exclusion"}), told(verdict)
 
 
-def test_what_each_server_has() -> None:
-    """A node that only one of them has, as after a server's fault, is told from those that all have."""
-    testbed = Testbed(1)
-    with Server() as one, Server() as other, one.client() as mine, other.client() as theirs:
-        testbed.servers = (one, other)
-        for client in (mine, theirs):
-            client.create("/at/all", b"me", ephemeral=True, makepath=True)
-        theirs.create("/at/one", ephemeral=True)
-        mine_is, theirs_is = (f"0x{client.client_id[0]:x}" for client in (mine, theirs))
-        assert testbed.views() == f"all servers: /at/all {mine_is} me\nONLY server 2: /at/one {theirs_is} \n"
-
-
 @pytest.mark.parametrize("kind", [Networks, Processes, Servers, People])
 def test_the_order_of_faults(kind: type[Track]) -> None:
     """It is a function of the seed, and all kinds take turns."""
@@ -173,46 +128,3 @@ def test_the_order_of_faults(kind: type[Track]) -> None:
     assert order(7) != order(8)
     kinds = set(kind(7, None, None).kinds)  # type: ignore[arg-type]
     assert all(set(order(7)[i : i + len(kinds)]) == kinds for i in range(0, 3 * len(kinds), len(kinds)))
-
-
-def test_a_fault_that_is_left_out() -> None:
-    """Each kind can be left out; the others keep taking turns."""
-    track = Servers(7, None, None, {"leader frozen", "leader killed"})  # type: ignore[arg-type]
-    names = {name for name, _ in zip(track.order(), range(50), strict=False)}
-    assert names == set(track.kinds) - {"leader frozen", "leader killed"}
-    assert list(Servers(7, None, None, track.kinds).order()) == []  # type: ignore[arg-type]
-
-
-@pytest.mark.long
-def test_nothing_is_left_running(tmp_path: Path) -> None:
-    """Also of a run that is killed, the servers and processes end."""
-    mark = f"{os.getpid()}-{time.monotonic_ns()}"
-    run = subprocess.Popen(
-        [sys.executable, "-m", "tests.soak", f"--timeline={tmp_path / 'timeline.svg'}"],
-        cwd=ROOT,
-        env={**os.environ, "ZKCONCURRENT_SOAK_TEST": mark, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        # Its own process, four of workers, three servers.
-        eventually(lambda: len(marked(mark, "python")) == 5 and len(marked(mark, "java")) == 3, patience=60)
-        run.kill()
-    finally:
-        run.kill()
-        run.wait()
-        eventually(lambda: not marked(mark), "the end of all it started", patience=60)
-
-
-def marked(mark: str, program: str = "") -> list[str]:
-    """Return the processes that carry a mark in their environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"ZKCONCURRENT_SOAK_TEST={mark}".encode() in (process / "environ").read_bytes():
-                words = (process / "cmdline").read_bytes().split(b"\0")
-                if program in Path(os.fsdecode(words[0])).name:
-                    found.append(process.name)
-        except OSError:
-            continue
-    return found

@@ -135,45 +135,19 @@ class Testbed:
         return numbers
 
     def ephemerals(self) -> list[str]:
-        """Return all ephemeral nodes, as the leader knows them."""
-        return list(_ephemerals(self.service))
+        """Return the paths of all ephemeral nodes, as the leader knows them."""
+        with self.service.client(timeout=10) as client:
+            client.sync("/")
+            return sorted(self.nodes(client, "/"))
 
-    def nodes(self, client: KazooClient) -> dict[str, ZnodeStat]:
+    def nodes(self, client: KazooClient, below: str = "/soak") -> dict[str, ZnodeStat]:
         """Return what waits or holds, as the client's server knows it: ephemeral nodes, by their paths."""
-        found, paths = {}, ["/soak"]
+        found, paths = {}, [below]
         while paths:
             path = paths.pop()
             with contextlib.suppress(NoNodeError):
                 stat = client.get(path)[1]
                 if stat.ephemeralOwner:
                     found[path] = stat
-                paths += [f"{path}/{name}" for name in client.get_children(path)]
-        return found
-
-    def views(self) -> str:
-        """Return all ephemeral nodes, with the session of each and what it says, as each server has them: a line each.
-
-        A node that one server alone has, once it has caught up with its leader, was deleted: that server is at fault.
-        """
-        seen = [_ephemerals(server) for server in self.servers]
-        lines = []
-        for path in sorted({path for nodes in seen for path in nodes}):
-            at = [n for n, nodes in enumerate(seen, 1) if path in nodes]
-            servers = "all servers" if len(at) == len(seen) else "ONLY server " + " and ".join(map(str, at))
-            lines.append(f"{servers}: {path} {seen[at[0] - 1][path]}\n")
-        return "".join(lines)
-
-
-def _ephemerals(service: Server | Ensemble) -> dict[str, str]:
-    """Return the ephemeral nodes, by their paths in order, each with its session and what it says."""
-    with service.client(timeout=10) as client:
-        client.sync("/")
-        found, paths = {}, [""]
-        while paths:
-            path = paths.pop() or "/"
-            with contextlib.suppress(NoNodeError):
-                data, stat = client.get(path)
-                if stat.ephemeralOwner:
-                    found[path] = f"0x{stat.ephemeralOwner:x} {data.decode(errors='replace')}"
                 paths += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
-        return dict(sorted(found.items()))
+        return found

@@ -4,8 +4,6 @@ It is told by lines on its standard input:
 
 * `stay SECONDS`: a thread that is inside a lock, or comes in within a moment, stays there for as long, or until its
   hold is lost;
-* `signals`: the main thread, which uses the locks as well, is sent signals whose handlers do so too;
-* `hostile`: a thread makes calls that must be refused;
 * `finish`: every thread ends its present call, takes each lock once more, and is done;
 * `end`: the clients are stopped, and the process ends.
 
@@ -23,7 +21,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,7 +28,6 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 
 from tests.soak.callers.caller import Mood, have_losses_told
-from tests.soak.callers.mischief import Signals, attack, spawn
 from tests.soak.checks.broken_locks import WORKLOADS
 from tests.soak.events import Log, What, clock
 from tests.soak.workload import Entry
@@ -109,7 +105,7 @@ def feel_pulse(log: Log) -> None:
         before = now
 
 
-def follow_orders(mood: Mood, mischief: dict[str, Callable[[], None]]) -> None:
+def follow_orders(mood: Mood) -> None:
     """Take orders until the last of them, to end."""
     for line in sys.stdin:
         match line.split():
@@ -117,8 +113,6 @@ def follow_orders(mood: Mood, mischief: dict[str, Callable[[], None]]) -> None:
                 mood.stay(float(seconds))
             case ["finish"]:
                 mood.finish.set()
-            case [order] if order in mischief:
-                spawn(mischief[order])
             case ["end"]:
                 mood.end.set()
                 return
@@ -145,36 +139,22 @@ def main() -> None:
 
     log, mood, paths = Log(options.folder, options.process), Mood(), WORKLOADS[options.workload]
     threading.excepthook = lambda failure: fail(log, failure)
-    mischief: dict[str, Callable[[], None]] = {}
-    spawn(follow_orders, mood, mischief)  # before anything that may take long
+    spawn(follow_orders, mood)  # before anything that may take long
     spawn(feel_pulse, log)
-    # The last two threads have a client of their own, so that threads of one process meet as parties too. The last one
-    # is the main thread, which handles signals.
+    # The last two threads have a client of their own, so that threads of one process meet as parties too.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
-    random = Random(f"{options.seed}/{options.process}/0")
-    handled = [*parties[1].callers(0, random, Mood(), options.session).values()]  # a handler does not stay inside
-    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), options.threads, handled)
-    mischief["signals"] = signals.send
-    mischief["hostile"] = lambda: attack(log, parties[0].client, options.process)
     for thread in range(1, options.threads):
         spawn(use, parties[thread == options.threads - 1], thread, paths, log, mood, options)
     use(parties[1], options.threads, paths, log, mood, options)
-    signals.end()
     mood.end.wait()
     for party in parties:
         party.client.stop()
         party.client.close()
 
 
-def spare(options: Any) -> KazooClient:
-    """Return one more client, started."""
-    client = KazooClient(options.hosts, timeout=options.session, connection_retry=CONNECT)
-    try:
-        client.start(timeout=1)
-    except BaseException:
-        client.stop()
-        raise
-    return client
+def spawn(target: Any, *arguments: Any) -> None:
+    """Run it on a thread of its own."""
+    threading.Thread(target=target, args=arguments, daemon=True).start()
 
 
 def fail(log: Log, failure: threading.ExceptHookArgs) -> None:

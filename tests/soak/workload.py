@@ -9,52 +9,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tests.models import lock, rwlock, semaphore
-from tests.soak.callers.bags import BagCaller, Shelf, TaskQueue, TaskQueueCaller, visit_bag
+from tests.models import dictionary, lock, rwlock, semaphore, values
+from tests.models.history import Model
 from tests.soak.callers.caller import Caller
-from tests.soak.callers.data_caller import (
-    FIRST,
-    GateCaller,
-    GroupCaller,
-    Key,
-    LineCaller,
-    Number,
-    Value,
-    visit_gate,
-    visit_group,
-    visit_line,
-)
-from tests.soak.callers.leaders import Block, Candidacy, CandidacyCaller
+from tests.soak.callers.data_caller import DataCaller, Key, Number, Value, visit_data
 from tests.soak.callers.queue_caller import QueueCaller
-from tests.soak.checks.data import Crowd, Gate, Line, Promise
 from tests.soak.checks.items import Stock
-from zkconcurrent import (
-    JSON,
-    AtomicLong,
-    Dict,
-    DoubleBarrier,
-    Group,
-    Lock,
-    Queue,
-    ReadWriteLock,
-    RLock,
-    Semaphore,
-    SharedValue,
-)
+from zkconcurrent import TEXT, AtomicLong, Dict, Lock, Queue, ReadWriteLock, RLock, Semaphore, SharedValue
 
 
 class Entry(NamedTuple):
     """One path of the workload.
 
     Attributes:
-        model: its promises.
+        model: the model that judges its history; of a queue, its promises.
         make: makes the primitive of a client, a path, and `on_lost`.
         visit: one use of it, from acquire to release; with `plain`, of the simplest kind, which must come through.
         roles: the locks of the primitive, by their names in the history.
         caller: writes down the calls of one thread.
     """
 
-    model: lock.Lock | Stock | Promise
+    model: Model | Stock
     make: Callable[..., Any]
     visit: Callable[..., None]
     roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
@@ -139,45 +114,21 @@ def queue(of: Stock) -> Entry:
     return Entry(of, partial(_queue, of=of), visit_queue, lambda each: {"queue": each}, QueueCaller)
 
 
-def _number(client: Any, path: str, on_lost: Any = None) -> AtomicLong:  # noqa: ARG001
-    return AtomicLong(client, path)
+def _data(make: Callable[..., Any], model: Model, roles: Callable[[Any], dict[str, Any]]) -> Entry:
+    return Entry(model, lambda client, path, on_lost=None: make(client, path), visit_data, roles, DataCaller)  # noqa: ARG005
 
 
-def _value(client: Any, path: str, on_lost: Any = None) -> SharedValue[Any]:  # noqa: ARG001
-    return SharedValue(client, path, FIRST, codec=JSON)
+def words(*keys: str) -> dictionary.Dict:
+    """Return the model of a map whose values begin as "", as all ask for them so."""
+    model = dictionary.Dict(ephemeral=False)
+    model.initial = frozenset(dictionary.Entry(key, "") for key in keys)
+    return model
 
 
-def _map(client: Any, path: str, on_lost: Any = None) -> Dict[Any]:  # noqa: ARG001
-    return Dict(client, path, codec=JSON)
-
-
-def _gate(client: Any, path: str, on_lost: Any = None, *, parties: int) -> DoubleBarrier:  # noqa: ARG001
-    return DoubleBarrier(client, path, parties)
-
-
-def _group(client: Any, path: str, on_lost: Any = None) -> Group:  # noqa: ARG001
-    return Group(client, path)
-
-
-def _tasks(client: Any, path: str, on_lost: Any = None) -> TaskQueue:  # noqa: ARG001
-    return TaskQueue(client, path)
-
-
-def _keys(entries: Dict[Any]) -> dict[str, Any]:
-    return {key: Key(entries, key) for key in ("a", "b/c")}
-
-
-def gate(parties: int) -> Entry:
-    """Return the entry of a double barrier."""
-    make = partial(_gate, parties=parties)
-    return Entry(Gate(parties), make, visit_gate, lambda each: {"gate": each}, GateCaller)
-
-
-NUMBER = Entry(Line(named=False), _number, visit_line, lambda each: {"number": Number(each)}, LineCaller)
-VALUE = Entry(Line(), _value, visit_line, lambda each: {"value": Value(each)}, LineCaller)
-MAP = Entry(Line(), _map, visit_line, _keys, LineCaller)
-GROUP = Entry(Crowd(), _group, visit_group, lambda each: {"group": each}, GroupCaller)
-ELECTION = Entry(lock.Lock(), Block, visit_lock)
+KEYS = ("a", "b/c")
+NUMBER = _data(AtomicLong, values.AtomicLong(), lambda each: {"number": Number(each)})
+VALUE = _data(partial(SharedValue, initial="", codec=TEXT), words("value"), lambda each: {"value": Value(each)})
+MAP = _data(partial(Dict, codec=TEXT), words(*KEYS), lambda each: {key: Key(each) for key in KEYS})
 PERMITS = 2
 
 
@@ -202,16 +153,4 @@ PATHS = {
     "/soak/queue-of-5": queue(Stock(maxsize=5)),
     "/soak/queue-3-times": queue(Stock(max_attempts=3)),
 }
-DATA = {
-    "/soak/number": NUMBER,
-    "/soak/value": VALUE,
-    "/soak/map": MAP,
-    "/soak/set-of-items": queue(Shelf())._replace(visit=visit_bag, caller=BagCaller),
-    "/soak/map-of-items": queue(Shelf(kind=Dict))._replace(visit=visit_bag, caller=BagCaller),
-    "/soak/queue-of-tasks": queue(Stock())._replace(make=_tasks, caller=TaskQueueCaller),
-    "/soak/election": ELECTION,
-    # Not fair: the end of a candidacy does not tell whether the node was gone.
-    "/soak/candidacy": Entry(lock.UnfairLock(), Candidacy, visit_lock, caller=CandidacyCaller),
-    "/soak/gate": gate(3),
-    "/soak/group": GROUP,
-}
+DATA = {"/soak/number": NUMBER, "/soak/value": VALUE, "/soak/map": MAP}

@@ -98,12 +98,7 @@ class Caller:
         mood: see there.
         session: the session timeout, in seconds.
         number: of the next hold; threads count theirs from 1.
-
-    Attributes:
-        refusals: the errors that may be; those of a signal handler whose call would wait for its own thread.
     """
-
-    refusals: tuple[type[Exception], ...] = ()
 
     def __init__(
         self,
@@ -182,9 +177,6 @@ class Caller:
 
     def _hurries(self, role: str) -> bool:
         return isinstance(self._locks[role], Lock | RLock) and self.random.random() < HURRIES
-
-    def trade(self) -> None:
-        """Do what a signal handler does where it may have interrupted its own thread; by default nothing."""
 
     def work(self, seconds: float) -> None:
         """Take one's time, more if the mood is so: also when something is lost, as nobody tells of that."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from tests.soak.callers.caller import Caller
@@ -41,7 +39,7 @@ class QueueCaller(Caller):
             self._queue.put(item.encode(), **how)
         except Full:
             self._say(What.REFUSED, "put", item)
-        except (OutcomeUnknownError, *self.refusals):
+        except OutcomeUnknownError:
             self._say(What.UNKNOWN, "put", item)
         except Exception as error:
             self._say(What.FAILED, "put", item, note=f"{type(error).__name__}: {error}")
@@ -57,10 +55,6 @@ class QueueCaller(Caller):
             item = self._queue.get(**how).decode()
         except Empty:
             self._say(What.REFUSED, "get", note=SETTLING if self.unsettled() else "")
-        except self.refusals:
-            self._say(What.REFUSED, "get", note=SETTLING)
-        except OutcomeUnknownError:
-            self._say(What.UNKNOWN, "get")
         except Exception as error:
             self._say(What.FAILED, "get", note=f"{type(error).__name__}: {error}")
         else:
@@ -86,17 +80,10 @@ class QueueCaller(Caller):
             self._say(What.GAVE_BACK, "claim", item, token=token)
         except LockLostError:
             self._say(What.LOST, "claim", item, token=token)
-        except self.refusals:
-            self._say(What.UNKNOWN, "claim", item, token=token)
         except Exception as error:
             self._say(What.FAILED, "claim", item, token=token, note=f"{type(error).__name__}: {error}")
         else:
             self._say(What.ACKNOWLEDGED, "claim", item, token=token)
-
-    def trade(self) -> None:
-        """Put, get or claim; soon back."""
-        acts: list[Callable[..., object]] = [self.put, self.get, partial(self.claim, 0)]
-        self.random.choice(acts)(timeout=0.05)
 
     def _time(self, block: bool = True, timeout: float | None = None) -> float | None:
         return self._limit(blocking=block, timeout=timeout)

@@ -5,30 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from functools import partial
-from random import Random
 from typing import Any
 
 from tests.models import lock
 from tests.soak.callers.caller import Caller
-from tests.soak.callers.data_caller import Key, Number, Value
-from tests.soak.callers.leaders import Block
+from tests.soak.callers.data_caller import Act, DataCaller, Key, Number, Value
 from tests.soak.checks.items import Stock
-from tests.soak.workload import (
-    DATA,
-    ELECTION,
-    GROUP,
-    MAP,
-    NUMBER,
-    PATHS,
-    VALUE,
-    Entry,
-    gate,
-    queue,
-    visit_lock,
-    visit_rlock,
-)
-from zkconcurrent import DoubleBarrier, Group, Lock, LockLostError, Queue, RLock
+from tests.soak.workload import DATA, MAP, NUMBER, PATHS, VALUE, Entry, queue, visit_lock, visit_rlock
+from zkconcurrent import Lock, LockLostError, Queue, RLock
 
 COUNT = itertools.count()
 
@@ -109,54 +93,28 @@ class Repeats(Queue[bytes]):
 class Doubles(Number):
     """Adds twice."""
 
-    def change(self, random: Random, size: int, name: str) -> int | None:
+    def change(self, caller: DataCaller, role: str) -> None:
         """Add, and add again."""
-        super().change(random, size, name)
-        return super().change(random, size, name)
+        self.of.add(1)
+        super().change(caller, role)
 
 
 class Forks(Value):
     """Sets what has been changed meanwhile."""
 
-    def change(self, random: Random, size: int, name: str) -> int | None:  # noqa: ARG002
+    def change(self, caller: DataCaller, role: str) -> None:
         """Replace the first value, whatever is there."""
-        self.of.set([size, name])
-        return size
+        new = caller.name()
+        caller.ask(role, Act("replace", (role, "", new), lambda: [self.of.set(new)] != []))
 
 
 class Rewinds(Key):
-    """Has a copy that goes back."""
+    """Forgets what was written."""
 
-    def cached(self) -> tuple[int, str]:
-        """Look at the copy, or forget it."""
-        return super().cached() if next(COUNT) % 2 else (-1, "")
-
-
-class Barges(DoubleBarrier):
-    """Waits for nobody."""
-
-    def enter(self, timeout: float | None = None) -> bool:  # noqa: ARG002
-        """Say that all are here."""
-        return True
-
-    def leave(self, timeout: float | None = None) -> bool:  # noqa: ARG002
-        """Say that all have left."""
-        return True
-
-
-class Hides(Group):
-    """Has members that nobody sees."""
-
-    def members(self) -> dict[str, bytes]:
-        """Return none."""
-        return {}
-
-
-class Usurps(Block):
-    """Leads if any other does."""
-
-    def __init__(self, client: Any, path: str, on_lost: Any) -> None:
-        super().__init__(client, f"{path}/{client.client_id[0]}", on_lost)
+    def read(self, role: str) -> Act:
+        """Return the first value, at times."""
+        act = super().read(role)
+        return act if next(COUNT) % 2 else act._replace(make=lambda: "")
 
 
 def _forgets(client: Any, path: str, **_: Any) -> Queue[bytes]:
@@ -167,9 +125,9 @@ def _repeats(client: Any, path: str, **_: Any) -> Queue[bytes]:
     return Repeats(client, path)
 
 
-def visit_long(caller: Caller, plain: bool = False, seconds: float = 2.0) -> None:  # noqa: ARG001
+def visit_long(caller: Caller, plain: bool = False) -> None:  # noqa: ARG001
     """Stay for so long that others come in, if they can."""
-    caller.block("lock", lambda: caller.stay("lock", seconds))
+    caller.block("lock", lambda: caller.stay("lock", 2.0))
 
 
 def visit_briefly(caller: Caller, plain: bool = False) -> None:
@@ -189,10 +147,7 @@ LIES = {
     "/lies/repeats": queue(Stock())._replace(make=_repeats),
     "/lies/doubles": NUMBER._replace(roles=lambda each: {"number": Doubles(each)}),
     "/lies/forks": VALUE._replace(roles=lambda each: {"value": Forks(each)}),
-    "/lies/rewinds": MAP._replace(roles=lambda each: {"a": Rewinds(each, "a")}),
-    "/lies/barges": gate(50)._replace(make=lambda client, path, **_: Barges(client, path, 50)),
-    "/lies/hides": GROUP._replace(make=lambda client, path, **_: Hides(client, path)),
-    "/lies/usurps": ELECTION._replace(make=Usurps, visit=partial(visit_long, seconds=0.5)),
+    "/lies/rewinds": MAP._replace(roles=lambda each: {"a": Rewinds(each)}),
 }
 WORKLOADS = {
     "all": {**PATHS, **DATA},

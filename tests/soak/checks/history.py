@@ -24,7 +24,7 @@ from tests.models.lock import Lock, Place, RLock, UnfairLock
 from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 
 if TYPE_CHECKING:
-    from tests.soak.checks.data import Promise
+    from tests.models.history import Model
     from tests.soak.checks.items import Stock
 
 SLOW = 20.0  # seconds after the last fault was healed in which each thread must have acquired
@@ -134,7 +134,7 @@ class History:
         healed: when the last fault was healed; None if the run is not to be asked whether everybody went on.
         leftovers: the ephemeral nodes that were there when nobody wanted anything any more.
         queues: the promises of each queue's path.
-        data: the promises of the other paths.
+        data: the models of the other paths.
     """
 
     events: Sequence[Event]
@@ -144,7 +144,7 @@ class History:
     healed: float | None = None
     leftovers: Sequence[str] = ()
     queues: Mapping[str, Stock] = field(default_factory=dict)
-    data: Mapping[str, Promise] = field(default_factory=dict)
+    data: Mapping[str, Model] = field(default_factory=dict)
 
     @cached_property
     def threads(self) -> dict[Thread, list[Event]]:
@@ -249,19 +249,6 @@ class History:
     def paused(self, process: str, start: float, end: float) -> float:
         """Return for how many seconds of a stretch nothing of the process ran."""
         return sum(max(0.0, min(end, p.until) - max(start, p.at)) for p in self.pauses.get(process, ()))
-
-    @cached_property
-    def handlers(self) -> dict[Thread, list[Pause]]:
-        """When a signal handler ran on a thread, whose call goes on only when that returns."""
-        handlers = defaultdict(list)
-        for event in self.events:
-            if event.what is What.HANDLED:
-                handlers[event.process, int(event.note)].append(Pause(event.at - (event.limit or 0), event.at))
-        return dict(handlers)
-
-    def handled(self, who: Thread, start: float, end: float) -> float:
-        """Return for how many seconds of a stretch a signal handler ran on a thread."""
-        return sum(max(0.0, min(end, p.until) - max(start, p.at)) for p in self.handlers.get(who, ()))
 
     def asleep(self, hold: Hold, at: float) -> bool:
         """Whether the process could not be told by then: it was stopped, and heard of it soon after."""
@@ -498,39 +485,7 @@ def lateness(call: Call, history: History) -> float:
     if asked.limit is None or outcome is None:
         return 0.0
     idle = history.paused(asked.process, asked.at, outcome.at)
-    idle += history.handled((asked.process, asked.thread), asked.at, outcome.at)
     return outcome.at - asked.at - idle - asked.limit
-
-
-def warnings(history: History) -> list[float]:
-    """Return how many seconds before the next grant each lost hold was told, where nothing excuses to be told late."""
-    found = []
-    for path, holds in _by_path(history).items():
-        for number, hold in enumerate(holds):
-            if hold.told is None or hold.told != hold.end:
-                continue
-            later = (each for each in holds[number + 1 :] if not _together(history.models[path], [hold, each]))
-            following = next((each for each in later if each.start >= hold.start), None)
-            if following is None or _excused(history, hold, following.start):
-                continue
-            found.append(following.start - hold.told)
-    return found
-
-
-def explained(history: History) -> int:
-    """Return how often somebody was let in while others still believed that they held, with an excuse."""
-    count = 0
-    for path, holds in _by_path(history).items():
-        model = history.models[path]
-        inside: list[Hold] = []
-        for hold in holds:
-            inside = [each for each in inside if each.end > hold.start]
-            if hold.end <= hold.start:
-                continue
-            inside.append(hold)
-            if not _together(model, inside):
-                count += _together(model, [each for each in inside if not _excused(history, each, hold.start)])
-    return count
 
 
 def _excused(history: History, hold: Hold, at: float) -> bool:

@@ -24,7 +24,7 @@ from tests.soak.events import DELETED, Event, What
 from zkconcurrent import Queue
 
 ENDS = (What.TAKEN, What.ACKNOWLEDGED, What.BURIED)
-CLAIM_ENDS = (What.ACKNOWLEDGED, What.GAVE_BACK, What.LOST, What.FAILED, What.UNKNOWN)
+CLAIM_ENDS = (What.ACKNOWLEDGED, What.GAVE_BACK, What.LOST, What.FAILED)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Claim(Hold):
     @property
     def doubtful(self) -> bool:
         """Whether it may have been acknowledged without a word: its process was killed meanwhile."""
-        return self.acknowledges and (self.outcome is None or self.outcome.what in (What.FAILED, What.UNKNOWN))
+        return self.acknowledges and (self.outcome is None or self.outcome.what is What.FAILED)
 
 
 @dataclass
@@ -168,12 +168,8 @@ class Ledger:
 
     @cached_property
     def excuses(self) -> list[Event]:
-        """The `get`s that may have taken an item along: of processes that were killed in them, or soon after.
-
-        So may one of a map or a set whose reply was lost together with its session.
-        """
-        found = [event for event in self.events if event.role == "get" and event.what is What.UNKNOWN]
-        last = dict[tuple[str, int], Event]()
+        """The `get`s that may have taken an item along: of processes that were killed in them, or soon after."""
+        found, last = [], dict[tuple[str, int], Event]()
         for event in self.events:
             if event.role in ("put", "get", "claim") and event.process in self.history.kills:
                 last[event.process, event.thread] = event
