@@ -26,21 +26,6 @@ Scene: TypeAlias = AsyncGenerator[Callable[[], Awaitable[object]] | None, str]
 CANCELLED, CLOSED = "cancelled", "its loop is closed"
 
 
-class Permits:
-    """All permits of a semaphore, as a lock."""
-
-    def __init__(self, client: KazooClient, path: str) -> None:
-        self.semaphore = aio.Semaphore(client, path, 3)
-
-    async def acquire(self, **options: Any) -> bool:
-        """Take all permits."""
-        return await self.semaphore.acquire(permits=3, **options)
-
-    def release(self) -> aio.Completion:
-        """Give all back."""
-        return self.semaphore.release(3)
-
-
 def read_lock(client: KazooClient, path: str) -> aio.ReadLock:
     """Make a read lock."""
     return aio.ReadWriteLock(client, path).read_lock
@@ -65,12 +50,9 @@ LOCKS: dict[str, Make] = {
     "Lock": aio.Lock,
     "RLock": aio.RLock,
     "unfair Lock": partial(aio.Lock, fair=False),
-    "unfair RLock": partial(aio.RLock, fair=False),
     "read lock": read_lock,
     "write lock": write_lock,
     "Semaphore": aio.Semaphore,
-    "BoundedSemaphore": aio.BoundedSemaphore,
-    "three permits": Permits,
     "MultiLock": several,
 }
 AGAINST: dict[str, Make] = {"read lock": write_lock, "MultiLock": second_of_several}
@@ -144,28 +126,25 @@ async def acquire(
     await get_in(lock, elsewhere)
 
 
-async def acquire_detached(
-    near: KazooClient, far: KazooClient, path: str, *, rival: str = "", stays: bool = False, **options: Any
-) -> Scene:
+async def acquire_detached(near: KazooClient, far: KazooClient, path: str, *, rival: str) -> Scene:
     """Acquire a detached lock, which "another" holds, or another object of its "owner"; and release it."""
     lock, elsewhere = aio.DetachedLock(near, path, "owner"), aio.DetachedLock(far, path, "elsewhere")
-    holder = aio.DetachedLock(far, path, rival) if rival else None
+    holder = aio.DetachedLock(far, path, rival)
     releases = False
 
     async def call() -> None:
         nonlocal releases
-        if await lock.acquire(**options):
+        if await lock.acquire():
             releases = True
             await lock.release()
 
-    if holder is not None:
-        assert await soon(holder.acquire())
+    assert await soon(holder.acquire())
     yield call
-    if holder is not None and rival == "another" and not stays:
+    if rival == "another":
         await idle(near)
         await holder.release()
     yield None
-    if holder is not None and (stays or (rival == "owner" and not releases)):
+    if rival == "owner" and not releases:
         await holder.release()  # a cancelled acquire leaves what the owner holds as it was
     await get_in(elsewhere, aio.DetachedLock(near, path, "other"))
 
@@ -184,37 +163,8 @@ async def downgrade(near: KazooClient, far: KazooClient, path: str) -> Scene:
     await get_in(pair.write_lock, elsewhere.write_lock)
 
 
-async def resize(near: KazooClient, far: KazooClient, path: str) -> Scene:
-    """Resize a semaphore of one permit to two, and ask how many are free: it has one or two, in any case."""
-    semaphore, elsewhere = (aio.Semaphore(client, path, 1) for client in (near, far))
-
-    async def call() -> None:
-        await semaphore.resize(2)
-        assert await semaphore.available() == 2
-
-    assert await elsewhere.available() == 1
-    await get_in(elsewhere)
-    yield call
-    struck = yield None
-    n = await soon(elsewhere.available())
-    assert n in ((1, 2) if struck else (2,))
-    assert await soon(elsewhere.acquire(permits=n))
-    elsewhere.release(n)
-    await soon(semaphore.resize(1))
-
-
-async def ask(near: KazooClient, far: KazooClient, path: str, *, what: str) -> Scene:
-    """Ask of a lock that another holds: it is neither held nor waited for."""
-    lock, rival = aio.Lock(near, path), aio.Lock(far, path)
-    await rival.acquire()
-    yield getattr(lock, what)
-    yield None
-    await rival.release()
-    assert not await lock.fetch_locked()
-
-
 async def wait_for_notification(
-    near: KazooClient, far: KazooClient, path: str, *, make: str = "RLock", contested: bool = False, by: str = "far"
+    near: KazooClient, far: KazooClient, path: str, *, contested: bool = False, by: str = "far"
 ) -> Scene:
     """Wait for a notification of one of two waiters.
 
@@ -222,13 +172,12 @@ async def wait_for_notification(
         near: the client of the first.
         far: that of the second.
         path: the path of the scene.
-        make: the kind of lock.
         contested: the notifier keeps the lock for a while.
         by: the client of the notifier.
     """
 
     def condition(client: KazooClient) -> aio.Condition:
-        return aio.Condition(client, f"{path}/condition", LOCKS[make](client, f"{path}/lock"))
+        return aio.Condition(client, f"{path}/condition", aio.RLock(client, f"{path}/lock"))
 
     mine, elsewhere, notifier = condition(near), condition(far), condition(near if by == "near" else far)
 
@@ -267,10 +216,10 @@ async def wait_for_notification(
     await get_in(mine)
 
 
-async def wait_for_event(near: KazooClient, far: KazooClient, path: str, *, is_set: bool = False) -> Scene:
+async def wait_for_event(near: KazooClient, far: KazooClient, path: str) -> Scene:
     """Wait for an event."""
     event, elsewhere = aio.Event(near, path), aio.Event(far, path)
-    await (elsewhere.set() if is_set else elsewhere.clear())
+    await elsewhere.clear()
     yield event.wait
     await idle(near)
     await elsewhere.set()
@@ -327,8 +276,8 @@ async def write_entry(near: KazooClient, far: KazooClient, path: str, *, pops: b
     await elsewhere.clear()
 
 
-async def add(near: KazooClient, far: KazooClient, path: str, *, beside: bool = False) -> Scene:
-    """Add to a number, while another task's change is under way or alone: it is added once, or at most once."""
+async def add(near: KazooClient, far: KazooClient, path: str) -> Scene:
+    """Add to a number, while another task's change is under way: it is added once, or at most once."""
     number, elsewhere = (aio.AtomicLong(client, path) for client in (near, far))
 
     async def call() -> None:
@@ -336,12 +285,11 @@ async def add(near: KazooClient, far: KazooClient, path: str, *, beside: bool = 
 
     await elsewhere.set(0)
     await number.set(0)
-    other = asyncio.create_task(number.add(100)) if beside else None
+    other = asyncio.create_task(number.add(100))
     await asyncio.sleep(0)
     yield call
     struck = yield None
-    if other is not None:
-        assert await soon(other) in (100, 101)
+    assert await soon(other) in (100, 101)
     await idle(near)
     assert await soon(elsewhere.get()) % 100 in ((0, 1) if struck else (1,))
     assert await soon(number.add(1000)) >= 1000
@@ -507,38 +455,27 @@ async def wait_at_barrier(near: KazooClient, far: KazooClient, path: str, *, las
 
 
 async def elect(near: KazooClient, far: KazooClient, path: str, *, what: str) -> Scene:
-    """Use an election, in which another process leads at first, unless the call is the leader's."""
+    """Use an election, in which another process leads at first."""
     election, rival = aio.Election(near, path), aio.Election(far, path)
-    block: Any = election.lead()
-    term = await block.__aenter__() if what == "publish" else None
 
     async def call() -> None:
-        if term is not None:
-            await term.publish(b"published")
-        elif what == "lead":
+        if what == "lead":
             async with election.lead():
                 assert election.is_leader()
         elif what == "wait":
             assert await election.wait() is not None
-        elif what == "observe":
-            leaders = election.observe()
-            for _ in range(2):
-                await anext(leaders)
         else:
             await getattr(election, what)()
 
-    if term is None:
-        await rival.stand()
-        assert await soon(rival.wait())
-        if what in ("wait", "withdraw"):
-            await election.stand()
+    await rival.stand()
+    assert await soon(rival.wait())
+    if what in ("wait", "withdraw"):
+        await election.stand()
     yield call
-    if what in ("lead", "wait", "observe"):
+    if what in ("lead", "wait"):
         await idle(near)
         await rival.withdraw()
     yield None
-    if term is not None:
-        await block.__aexit__(None, None, None)
     await soon(election.withdraw())
     await soon(rival.stand())
     assert await soon(rival.wait())
@@ -548,33 +485,21 @@ async def elect(near: KazooClient, far: KazooClient, path: str, *, what: str) ->
 
 
 SCENES: dict[str, Callable[[KazooClient, KazooClient, str], Scene]] = {
-    **{f"{make}, free": partial(acquire, make=make) for make in LOCKS},
-    **{f"{make}, held by a task": partial(acquire, make=make, rival="near") for make in APART},
+    **{f"{make}, free": partial(acquire, make=make) for make in (*APART, "RLock")},
+    "unfair Lock, held by a task": partial(acquire, make="unfair Lock", rival="near"),
     **{f"{make}, held elsewhere": partial(acquire, make=make, rival="far") for make in APART},
-    **{
-        f"{make}, until a deadline": partial(acquire, make=make, rival="far", stays=True, timeout=0.05)
-        for make in APART
-    },
-    **{f"{make}, a try": partial(acquire, make=make, blocking=False) for make in APART},
-    "detached lock": acquire_detached,
+    "Lock, until a deadline": partial(acquire, make="Lock", rival="far", stays=True, timeout=0.05),
+    **{f"{make}, a try": partial(acquire, make=make, blocking=False) for make in ("Lock", "Semaphore")},
     "detached lock, held elsewhere": partial(acquire_detached, rival="another"),
     "detached lock, held by its owner": partial(acquire_detached, rival="owner"),
-    "detached lock, until a deadline": partial(acquire_detached, rival="another", stays=True, timeout=0.05),
-    "detached lock, a try": partial(acquire_detached, blocking=False),
     "downgrade": downgrade,
-    "resize": resize,
-    **{f"to ask {what}": partial(ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
     "condition": wait_for_notification,
     "condition, contested": partial(wait_for_notification, contested=True),
     "condition, notified by a task": partial(wait_for_notification, by="near"),
-    "condition of a Lock, contested": partial(wait_for_notification, make="Lock", contested=True),
-    "condition of a write lock, contested": partial(wait_for_notification, make="write lock", contested=True),
     "event": wait_for_event,
-    "event that is set": partial(wait_for_event, is_set=True),
     "event, to set it": set_event,
     "latch": wait_for_latch,
-    "number": add,
-    "number, beside another task's": partial(add, beside=True),
+    "number, beside another task's": add,
     "value": wait_for_value,
     "dict, to put": write_entry,
     "dict, to pop": partial(write_entry, pops=True),
@@ -587,9 +512,6 @@ SCENES: dict[str, Callable[[KazooClient, KazooClient, str], Scene]] = {
     "group": join,
     "barrier": wait_at_barrier,
     "barrier, as the last": partial(wait_at_barrier, last=True),
-    **{
-        f"election, {what}": partial(elect, what=what)
-        for what in ("lead", "publish", "stand", "wait", "withdraw", "observe")
-    },
+    **{f"election, {what}": partial(elect, what=what) for what in ("lead", "stand", "wait", "withdraw")},
 }
 """Each call with its surroundings. `tests/unit/test_registry.py` looks for the classes' names in this file."""

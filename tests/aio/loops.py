@@ -1,25 +1,17 @@
-"""How the tests of `aio` run their event loops: in debug mode, and failing where a callback keeps the loop too long.
-
-asyncio logs each callback that takes more than `SLOW` seconds. On a busy machine most of these have only waited for a
-processor, and the clock of a virtual one may go on while it stands. So a slow callback fails the test if it computed
-that long while another thread of the process, the watcher, looked at it several times; or if its thread slept at one
-instruction that long while the watcher ran on time. Where a third thread was ready to run, that may be the one for
-which the callback waits, and it may have been kept from a processor: such times count a tenth.
-"""
+"""How the tests of `aio` run their loops: in debug mode, and failing where the library has a loop's thread wait."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import linecache
 import logging
+import math
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -27,157 +19,71 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+import zkconcurrent
 from tests.conftest import PATIENCE
 from zkconcurrent._engine.session import Session
-from zkconcurrent._runtime.stacks import read_stacks
+from zkconcurrent._runtime.events import AutoResetEvent
+from zkconcurrent._runtime.stacks import frames_from
 
 T = TypeVar("T")
-SLOW = 0.05  # seconds
-LOOK = 0.005  # seconds between two looks of the watcher
+LIBRARY = str(Path(zkconcurrent.__file__).parent)
 
 
-class Watcher(logging.Handler):
-    """Watches the callbacks of one loop, and asyncio's log.
-
-    Attributes:
-        slow: the callbacks that took too long, each with the stack where it stood.
-    """
+class Errors(logging.Handler):
+    """Takes note of what asyncio logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.slow: list[str] = []
-        self.errors: list[str] = []
-        self._thread = threading.get_ident()
-        self._native = threading.get_native_id()
-        self._began = 0.0  # by the CPU time of the loop's thread
-        self._collects_since = 0.0  # by the same
-        self._collects = False
-        self._callbacks = 0
-        self._looks = 0  # at the present callback
-        self._runs = False
-        self._stood = 0.0
-        self._stack = ""
-        self._over = threading.Event()
-
-    def run(self, handle: asyncio.Handle, run: Callable[[asyncio.Handle], None]) -> None:
-        """Run a callback."""
-        if threading.get_ident() != self._thread:
-            run(handle)
-            return
-        self._stood, self._stack, self._looks, self._began = 0.0, "", 0, time.thread_time()
-        self._callbacks += 1
-        self._runs = True
-        try:
-            run(handle)
-        finally:
-            self._runs = False
-
-    def forgive(self) -> None:
-        """Do not count for how long the present callback has stood or computed: it was the test itself."""
-        self._stood, self._stack, self._looks, self._began = 0.0, "", 0, time.thread_time()
-
-    def collecting(self, phase: str, _: object) -> None:
-        """Do not count what a collection of garbage computes: it looks at all that pytest has made."""
-        self._collects = phase == "start"
-        if threading.get_ident() != self._thread:
-            return
-        if phase == "start":
-            self._collects_since = time.thread_time()
-        else:
-            self._began += time.thread_time() - self._collects_since
-
-    def look(self) -> None:
-        """See, again and again, where the loop's thread stands; on the watcher's own thread."""
-        last: tuple[object, ...] = ()
-        before, looking = time.monotonic(), threading.current_thread()
-        while not self._over.wait(LOOK):
-            if self._collects:  # by any thread: CPython 3.11 crashes if it makes a frame for what is collected
-                continue
-            now = time.monotonic()
-            with read_stacks():
-                frame = sys._current_frames().get(self._thread)
-            # No reference to a frame, or a task, is kept, so that a task's objects become garbage in time.
-            place = (self._callbacks, id(frame), frame and frame.f_lasti)
-            self._looks += self._runs
-            on_time = frame is not None and self._runs and place == last and now - before < 2 * LOOK
-            if on_time and not starts_a_thread(frame) and not ready(self._native):
-                busy = any(ready(each.native_id) for each in threading.enumerate() if each is not looking)
-                self._stood += (now - before) * (0.1 if busy else 1)
-                if self._stood > SLOW and not self._stack:
-                    with read_stacks():
-                        self._stack = "".join(traceback.format_stack(frame))
-            elif place != last and not self._stack:
-                self._stood = 0.0
-            last, before = place, now
-            del frame
+        self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take note of what asyncio logs; it does so right after the callback."""
-        text = record.getMessage()
-        if "took" not in text or "Executing" not in text:
-            self.errors.append(text)
-        elif self._callbacks and (  # not uvloop's
-            ((computed := time.thread_time() - self._began) >= SLOW and self._looks * LOOK * 2 >= SLOW)
-            or computed >= 10 * SLOW
-            or self._stack
-        ):
-            self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
+        """Take note."""
+        self.texts.append(record.getMessage())
 
 
-def ready(thread: int | None) -> bool:
-    """Return whether a thread runs or waits for a processor, as far as is known, and does not sleep in the kernel."""
-    try:
-        with open(f"/proc/self/task/{thread}/stat") as state:  # no Path: it is asked hundreds of times a second
-            return state.read().rpartition(") ")[2][0] not in "SD"
-    except OSError:  # it has ended; or there is no /proc
-        return False
-
-
-def starts_a_thread(frame: FrameType | None) -> bool:
-    """Return whether it only waits until a new thread was given a processor."""
-    with read_stacks():
-        while frame is not None and frame.f_globals.get("__name__") == "threading":
-            if frame.f_code is threading.Thread.start.__code__:
-                return True
-            frame = frame.f_back
-    return False
+def by_the_library() -> bool:
+    """Return whether the caller's wait is the library's, and not that until a new thread has begun."""
+    frames = list(frames_from(sys._getframe(2)))
+    begins = any(frame.f_code is threading.Thread.start.__code__ for frame in frames)
+    return not begins and any(frame.f_code.co_filename.startswith(LIBRARY) for frame in frames)
 
 
 @contextmanager
-def watching(*, errors: bool = False) -> Iterator[Watcher]:
-    """Watch the loop that this thread runs within the block.
+def watching(*, errors: bool = False) -> Iterator[None]:
+    """Fail if the library has this thread wait within the block.
 
     Args:
         errors: whether asyncio may log errors, such as a task that nobody awaited.
     """
-    watcher, handle_run = Watcher(), asyncio.Handle._run
-    looking = threading.Thread(target=watcher.look, name="watcher")
-    logger = logging.getLogger("asyncio")
+    handler, logger, mine, waits = Errors(), logging.getLogger("asyncio"), threading.get_ident(), list[str]()
 
-    logger.addHandler(watcher)
-    gc.callbacks.append(watcher.collecting)
-    looking.start()
+    def watched(wait: Callable[..., bool]) -> Callable[..., bool]:
+        def wait_here(*args: Any, **options: Any) -> bool:
+            if threading.get_ident() == mine and asyncio._get_running_loop() is not None and by_the_library():
+                waits.append("".join(traceback.format_stack(limit=30)))
+            return wait(*args, **options)
+
+        return wait_here
+
+    logger.addHandler(handler)
     try:
         with (
-            patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)),
-            # In debug mode, each future and callback asks whether the source files have changed.
-            patch.object(linecache, "checkcache", lambda _=None: None),
+            patch.object(threading.Condition, "wait", watched(threading.Condition.wait)),
+            patch.object(AutoResetEvent, "wait", watched(AutoResetEvent.wait)),
         ):
-            yield watcher
+            yield
     finally:
-        gc.callbacks.remove(watcher.collecting)
-        logger.removeHandler(watcher)
-        watcher._over.set()
-        looking.join()
-    assert not watcher.slow, "\n".join(watcher.slow)
-    assert errors or not watcher.errors, "\n".join(watcher.errors)
+        logger.removeHandler(handler)
+    assert not waits, f"the library has the loop wait:\n{waits[0]}"
+    assert errors or not handler.texts, "\n".join(handler.texts)
 
 
 def run(main: Coroutine[Any, Any, T], *, errors: bool = False) -> T:
     """Run a coroutine to its end in a loop of its own, in debug mode."""
 
     async def watched() -> T:
-        asyncio.get_running_loop().slow_callback_duration = SLOW
+        # What a callback takes tells of the machine.
+        asyncio.get_running_loop().slow_callback_duration = math.inf
         return await main
 
     with watching(errors=errors):
@@ -212,15 +118,6 @@ async def cancelled(task: asyncio.Task[Any]) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert task.cancelled()
-
-
-def owning(acquire: Callable[[], Any]) -> asyncio.Task[Any]:
-    """Acquire in a task that does more than that."""
-
-    async def own() -> object:
-        return await acquire()
-
-    return asyncio.create_task(own())
 
 
 def sent_by(client: KazooClient) -> int:
@@ -311,17 +208,3 @@ def remains(client: KazooClient) -> dict[str, int]:
 def left(*clients: KazooClient) -> dict[str, int]:
     """Return what several clients have left."""
     return {f"{what} of client {i}": n for i, client in enumerate(clients) for what, n in remains(client).items()}
-
-
-def throw_away(begin: Coroutine[Any, Any, None], then: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine in a loop that is closed and dropped with the tasks that are left, and another beside them."""
-    loop = asyncio.new_event_loop()
-    gc.disable()
-    try:
-        loop.run_until_complete(begin)
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
-        del loop
-        asyncio.run(then)  # not `run`, which has the garbage collector look at nothing made before
-    finally:
-        gc.enable()

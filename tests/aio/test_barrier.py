@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.loops import soon, until
-from tests.conftest import Connect, InThread
+from tests.conftest import Connect
 from zkconcurrent import aio
 
 BROKEN = asyncio.BrokenBarrierError if sys.version_info >= (3, 11) else threading.BrokenBarrierError
@@ -72,47 +72,3 @@ async def test_what_was_seen(zk: KazooClient, connect: Connect, zk_path: str) ->
     assert barrier.n_waiting == 0
     assert (await barrier.fetch_n_waiting(), await barrier.fetch_broken()) == (0, True)
     assert all(isinstance(each, BROKEN) for each in await asyncio.gather(*waiting, return_exceptions=True))
-
-
-async def test_a_barrier_that_is_destroyed_is_broken_no_more(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A barrier forgets what it saw of a broken one, whether this client or another destroys that."""
-    barrier = aio.Barrier(zk, zk_path, 2)
-    for other in (aio.Barrier(connect(), zk_path, 2), barrier):
-        await barrier.abort()
-        assert barrier.broken
-        await other.destroy()
-        await until(lambda: not barrier.broken)
-        assert not await barrier.fetch_broken()
-
-
-def test_threads_go_on_waiting(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A task that is cancelled lets threads wait on; one that is cancelled while the action runs is counted still."""
-    acting, may_end = threading.Event(), threading.Event()
-
-    def act() -> None:
-        acting.set()
-        assert may_end.wait(20)
-
-    threads = [zkconcurrent.Barrier(connect(), zk_path, 3, act) for _ in range(2)]
-    waiting = in_thread(threads[0].wait, 20)
-
-    async def main() -> int:
-        barrier = aio.Barrier(zk, zk_path, 3)
-        await until(come(zk, zk_path, 1))
-        first = asyncio.create_task(barrier.wait())
-        await until(come(zk, zk_path, 2))
-        first.cancel()
-        await until(come(zk, zk_path, 1))
-        second = asyncio.create_task(barrier.wait())
-        await until(come(zk, zk_path, 2))
-        last = in_thread(threads[1].wait, 20)
-        await until(acting.is_set)
-        second.cancel()
-        await asyncio.wait([second])
-        assert second.cancelled()
-        await until(come(zk, zk_path, 2))
-        may_end.set()
-        return await asyncio.to_thread(last.result, 20) + await asyncio.to_thread(waiting.result, 20)
-
-    assert asyncio.run(main()) == 1  # the thread that came last took the place of the task that left first
-    assert not threads[0].broken

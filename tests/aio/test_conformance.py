@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 from test.test_asyncio import test_locks as theirs
 
 import zkconcurrent
-from tests.aio.loops import SLOW, Watcher, idle, watching
+from tests.aio.loops import idle, watching
 from zkconcurrent import aio
 from zkconcurrent.testing import Server
 
@@ -91,11 +91,11 @@ if sys.version_info >= (3, 12):
 class Asyncio:
     """The module `asyncio`, as CPython's tests see it: its locks are ours."""
 
-    def __init__(self, client: KazooClient, watcher: Watcher) -> None:
+    def __init__(self, client: KazooClient) -> None:
         self._client = client
         for name in NAMES:
             if hasattr(aio, name):
-                setattr(self, name, bound(getattr(aio, name), client, watcher))
+                setattr(self, name, bound(getattr(aio, name), client))
 
     async def sleep(self, delay: float) -> None:
         """Sleep, or let all others do what they can."""
@@ -109,7 +109,7 @@ class Asyncio:
         return getattr(asyncio, name)
 
 
-def bound(kind: Callable[..., Any], client: KazooClient, watcher: Watcher) -> type:
+def bound(kind: Callable[..., Any], client: KazooClient) -> type:
     """Return a class of that name that asks for no client, and makes each object on a path of its own.
 
     The path was used before: tasks that come together to one that was not make its nodes first, and queue in the order
@@ -122,7 +122,6 @@ def bound(kind: Callable[..., Any], client: KazooClient, watcher: Watcher) -> ty
         using = threading.Thread(target=use, args=(client, self, (*args, *kwargs.values(), 1)[0]))
         using.start()
         using.join()
-        watcher.forgive()
 
     return type(kind.__name__, (kind,), {"__init__": init})  # type: ignore[arg-type]
 
@@ -135,15 +134,10 @@ class OnZooKeeper:
     def _ours(self, zookeeper: Server) -> Iterator[None]:
         with (
             zookeeper.client() as client,
-            watching(errors=True) as watcher,  # theirs leave tasks
-            patch.object(theirs, "asyncio", Asyncio(client, watcher)),
+            watching(errors=True),  # theirs leave tasks
+            patch.object(theirs, "asyncio", Asyncio(client)),
         ):
             yield
-
-    async def asyncSetUp(self) -> None:
-        """Have slow callbacks told."""
-        await super().asyncSetUp()  # type: ignore[misc]
-        asyncio.get_running_loop().slow_callback_duration = SLOW
 
 
 def use(client: KazooClient, primitive: Any, value: Any) -> None:

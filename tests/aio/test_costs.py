@@ -9,16 +9,13 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
-from tests.aio.loops import idle, left, nodes, run, until
+from tests.aio.loops import idle, left, nodes, until
 from tests.aio.test_tests_of_threads import generic
 from tests.conftest import Connect
 from tests.costs import test_costs as of_threads
-from tests.helpers.count import Count, answered
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
-from zkconcurrent._engine.local_handoff import LocalHandoff
 from zkconcurrent._engine.session import Session
 from zkconcurrent._runtime.identity import _living
 from zkconcurrent.testing import Server
@@ -37,73 +34,6 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 
 TestCosts = generic(of_threads)
-
-LEAVES = {  # of three parties: the client's, the one that leaves, and the requests that the client sends then
-    "the one that leaves": (2, 2, {"sync": 1, "getData": 3, "multi": 1}, 2),
-    "the first": (0, 2, {"getData": 2, "getChildren": 1}, 1),
-    "another, as the first leaves": (2, 0, {"getData": 5, "getChildren": 1}, 3),
-    "the next first": (1, 0, {"getData": 5, "getChildren": 2}, 3),
-}
-
-
-def _reading(count: Count) -> bool:
-    """Whether replies are on their way."""
-    asked = {id(each.request) for each in list(count.trace) if each.request is not None}
-    return any(each.kind == "request" and id(each) not in asked for each in list(count.trace))
-
-
-@pytest.mark.parametrize("which", LEAVES)
-def test_a_leave(which: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """A cancelled party leaves by 4 reads and a write; the first reads 3 or 6 times; if it was the first, all read."""
-    ours, leaver, *_ = LEAVES[which]
-    near, far = aio.Barrier(counted, zk_path, 5), aio.Barrier(zk, zk_path, 5)
-
-    async def main() -> None:
-        parties = []
-        for n in range(3):
-            parties.append(asyncio.create_task((near if n == ours else far).wait()))
-            await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
-            await idle(counted, zk)
-        with proxy.counting() as count:
-            *_, requests, flights = LEAVES[which]
-            parties[leaver].cancel()
-            await until(answered(count, "getData", requests["getData"]))
-            await until(lambda: not _reading(count))
-            await idle(zk)
-        if count.flights > flights:  # the leave's second event came behind the reads for its first
-            assert which == "the first"
-            requests, flights = {name: 2 * n for name, n in requests.items()}, 2
-        assert (count.requests, count.flights) == (requests, flights)
-        for party in parties:
-            party.cancel()
-        await asyncio.wait(parties)
-        await until(lambda: not nodes(zk, zk_path))
-
-    run(main())
-
-
-@pytest.mark.parametrize("left", [False, True])
-async def test_to_come_after_a_leave(
-    left: bool, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str
-) -> None:
-    """A party that arrives after a leave reads twice more, in one more round trip."""
-    near, far = aio.Barrier(counted, zk_path, 5), aio.Barrier(zk, zk_path, 5)
-    parties = []
-    for n in range(2):
-        parties.append(asyncio.create_task(far.wait()))
-        await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
-    if left:
-        parties[0].cancel()
-        await until(lambda: len(nodes(zk, zk_path)) == 1)
-    await idle(zk)
-    with proxy.costs(sync=1, getData=3 + left, multi=1, getChildren=1 + left, flights=3 + left) as count:
-        parties.append(asyncio.create_task(near.wait()))
-        await until(answered(count, "getData", 3 + left))
-        await idle(zk)
-    for party in parties:
-        party.cancel()
-    await asyncio.wait(parties)
-    await until(lambda: not nodes(zk, zk_path))
 
 
 def grown(before: tracemalloc.Snapshot, path: str) -> int:
@@ -169,32 +99,3 @@ def test_cycles(connect: Connect, zk_path: str) -> None:
         asyncio.run(main())  # without debug mode, which notes where each future was made
     finally:
         tracemalloc.stop()
-
-
-async def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks that wait for another task of their process sleep until it is their turn."""
-    looks = 0
-    is_open = LocalHandoff._is_open
-
-    def counted(handoff: LocalHandoff) -> bool:
-        nonlocal looks
-        looks += 1
-        return is_open(handoff)
-
-    lock = aio.Lock(zk, zk_path, fair=False)
-
-    async def enter() -> None:
-        async with lock:
-            pass
-
-    async with lock:
-        waiting = [asyncio.create_task(enter()) for _ in range(100)]
-        while len(lock._core._path_state.handoff._waiting) < len(waiting):
-            await asyncio.sleep(0.01)
-        await idle(zk)
-        monkeypatch.setattr(LocalHandoff, "_is_open", counted)
-        began = asyncio.get_running_loop().time()
-        await asyncio.sleep(1.5)
-        seconds = asyncio.get_running_loop().time() - began
-        assert looks < 50 / 1.5 * seconds, "about one look of the keeper every 50 ms"
-    await asyncio.gather(*waiting)

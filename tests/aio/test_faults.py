@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from kazoo.client import KazooClient
 
-import zkconcurrent
 from tests.aio.calls import LOCKS
 from tests.aio.loops import left, nodes, run, soon, until
-from tests.conftest import FAST, PATIENCE, Connect
+from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
-from zkconcurrent.aio import _tasks
 from zkconcurrent.testing import Server
 
 
@@ -85,142 +80,3 @@ def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Serve
         await until(lambda: not left(zk))
 
     run(main())
-
-
-@pytest.mark.fault(196)
-def test_an_interrupt_as_the_thread_for_the_background_has_begun(
-    zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Calls are made one after the other all the same."""
-    latch, begin, strikes = aio.CountDownLatch(zk, zk_path, 9), threading.Thread.start, [KeyboardInterrupt]
-    inside: list[Any] = []
-    most: list[int] = []
-    wait, second = _tasks.wait, threading.Event()
-
-    def start(thread: threading.Thread) -> None:
-        begin(thread)
-        if thread.name == "zkconcurrent background" and strikes:
-            raise strikes.pop()
-
-    def waited(*args: Any) -> Any:
-        inside.append(args)
-        most.append(len(inside))
-        if len(inside) > 1:
-            second.set()
-        second.wait(0.5)
-        inside.pop()
-        return wait(*args)
-
-    async def main() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            latch.count_down()
-        await asyncio.gather(*(latch.count_down() for _ in range(3)))
-        assert await latch.fetch_count() in (5, 6)  # whether the first was made is unknown
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-    monkeypatch.setattr(_tasks, "wait", waited)
-    asyncio.run(main())
-    assert max(most) == 1
-
-
-@pytest.mark.fault(167)
-def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count that raised an error is not made by the next call that finds a thread."""
-    latch = aio.CountDownLatch(zk, zk_path, 5)
-
-    def start(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def main() -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", start)
-            with pytest.raises(RuntimeError, match="new thread"):
-                latch.count_down()
-        await latch.count_down()
-        assert await latch.fetch_count() == 4
-
-    asyncio.run(main())
-
-
-@pytest.mark.fault(167)
-def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An item whose `task_done()` raised an error can be done by the next call."""
-    queue = aio.Queue[bytes](zk, zk_path)
-
-    def start(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def main() -> None:
-        await queue.put(b"item")
-        await queue.get(timeout=PATIENCE)
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", start)
-            with pytest.raises(RuntimeError, match="new thread") as kept:
-                queue.task_done()
-        await queue.task_done()
-        await soon(queue.join())
-        assert kept
-
-    asyncio.run(main())
-
-
-@pytest.mark.fault(418)
-def test_a_log_handler_that_raises_in_the_background(zk: KazooClient, zk_path: str) -> None:
-    """It raises as a failed call is logged that no task awaits; the next one is made all the same."""
-    zk.create(f"{zk_path}/foreign", b"of another program", makepath=True)
-    foreign, event, log = aio.Event(zk, f"{zk_path}/foreign"), aio.Event(zk, f"{zk_path}/e"), _tasks.log
-    begun: list[aio.Completion] = []
-
-    def fail(record: logging.LogRecord) -> bool:
-        if "no task awaits it" in record.getMessage():
-            begun.append(event.set())
-            raise OSError
-        return True
-
-    async def main() -> None:
-        foreign.set()
-        await until(lambda: begun)
-        await asyncio.wait_for(begun[0]._wait(), PATIENCE)
-
-    log.addFilter(fail)
-    try:
-        run(main())
-    finally:
-        log.removeFilter(fail)
-    assert zkconcurrent.Event(zk, event.path).is_set()
-
-
-@pytest.mark.fault(418)
-def test_a_log_handler_that_raises_at_an_unknown_outcome(
-    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
-) -> None:
-    """It raises as the library logs that the outcome of a cancelled change is unknown; others go on."""
-    number, log = aio.AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), _tasks.log
-    logged = list[str]()
-
-    def fail(record: logging.LogRecord) -> bool:
-        if "outcome is unknown" in record.getMessage():
-            logged.append(record.getMessage())
-            raise OSError
-        return True
-
-    async def main() -> None:
-        await number.add(1)
-        (receipt,) = zk.get_children(f"{zk_path}/receipts")
-        await asyncio.to_thread(proxy.refuse)
-        with proxy.lose_answer("multi") as fault:
-            changes = [asyncio.create_task(number.add(1)) for _ in range(2)]
-            await asyncio.to_thread(fault.wait)
-            changes[0].cancel()
-            await asyncio.to_thread(zk.delete, f"{zk_path}/receipts/{receipt}")
-        await asyncio.to_thread(proxy.resume)
-        done = await asyncio.wait_for(asyncio.gather(*changes, return_exceptions=True), PATIENCE)
-        assert isinstance(done[0], asyncio.CancelledError)
-        assert done[1] == 3
-        assert len(logged) == 1
-
-    log.addFilter(fail)
-    try:
-        run(main())
-    finally:
-        log.removeFilter(fail)

@@ -1,11 +1,9 @@
-"""Groups and double barriers of tasks."""
+"""Groups and double barriers of tasks: what differs from those of threads."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.loops import throw_away
 from tests.conftest import PATIENCE, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
@@ -52,23 +49,6 @@ def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_observe(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A task observes what threads of another client do."""
-    threads = zkconcurrent.Group(connect(), zk_path)
-
-    async def main() -> list[dict[str, bytes]]:
-        found = []
-        async for members in aio.Group(zk, zk_path).observe(timeout=2):
-            found.append(members)
-            if len(found) == 1:
-                member = await asyncio.to_thread(threads.join, b"1", "a")
-            elif len(found) == 2:
-                await asyncio.to_thread(member.leave)
-        return found
-
-    assert asyncio.run(asyncio.wait_for(main(), 30)) == [{}, {"a": b"1"}, {}]
-
-
 def test_a_lost_membership(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """`lost` can be awaited."""
     mine = connect(hosts=proxy.hosts)
@@ -86,46 +66,15 @@ def test_a_lost_membership(zk: KazooClient, connect: Connect, proxy: Proxy, zk_p
     assert zk.get_children(zk_path) == []
 
 
-def test_tasks_and_threads_are_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A task and a thread of another client enter and leave together."""
-    other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
-    steps: list[str] = []
-
-    def thread() -> None:
-        with other:
-            steps.append("in")
-        steps.append("out")
-
-    async def main() -> None:
-        running = threading.Thread(target=thread)
-        running.start()
-        barrier = aio.DoubleBarrier(zk, zk_path, 2)
-        async with barrier as inside:
-            assert inside
-            with pytest.raises(RuntimeError, match="already"):
-                await barrier.enter()
-        await asyncio.to_thread(running.join)
-        with pytest.raises(RuntimeError, match="not inside"):
-            await barrier.leave()
-        await barrier.destroy()
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-    assert steps == ["in", "out"]
-    assert zk.get_children(zk_path) == []
-
-
 @pytest.mark.fault(392)
 def test_a_task_that_would_end_inside(zk: KazooClient, zk_path: str) -> None:
-    """A task made for an enter, or a leave, alone is refused before anything is sent."""
+    """A task made for an enter alone is refused before anything is sent."""
 
     async def main() -> None:
         barrier = aio.DoubleBarrier(zk, zk_path, 1)
         with pytest.raises(RuntimeError, match=r"Await enter\(timeout="):
             await asyncio.create_task(barrier.enter())
         assert not zk.exists(zk_path)
-        async with barrier:
-            with pytest.raises(RuntimeError, match=r"Await leave\(timeout="):
-                await asyncio.create_task(barrier.leave())
         if sys.version_info >= (3, 12):
             assert await asyncio.wait_for(barrier.enter(), 10)
             assert await asyncio.wait_for(barrier.leave(), 10)
@@ -156,30 +105,3 @@ def test_a_generator_that_is_closed_inside_of_a_barrier(zk: KazooClient, connect
             await barrier.leave()
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
-
-
-@pytest.mark.fault(353)
-def test_a_party_thrown_away_with_its_barrier(zk: KazooClient, zk_path: str) -> None:
-    """The party of a task that is thrown away leaves, also if only that task has its object of the barrier.
-
-    The end of its block leaves the party of the task that runs meanwhile.
-    """
-    kept = aio.DoubleBarrier(zk, zk_path, 1)
-
-    async def stay() -> None:
-        async with aio.DoubleBarrier(zk, zk_path, 1):
-            await asyncio.Event().wait()
-
-    async def main() -> None:
-        task = asyncio.create_task(stay())
-        while not kept._core._path_state.inside:
-            await asyncio.sleep(0.01)
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-
-    async def meanwhile() -> None:
-        async with kept:
-            gc.collect()
-            await asyncio.to_thread(lambda: len(zk.get_children(zk_path)) == 2)
-        assert zk.get_children(zk_path) == []
-
-    throw_away(main(), asyncio.wait_for(meanwhile(), PATIENCE))

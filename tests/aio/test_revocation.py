@@ -11,15 +11,9 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect
 from zkconcurrent import aio
 
-pytestmark = pytest.mark.parametrize(
-    "make",
-    [aio.Lock, aio.RLock, lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock],
-    ids=["Lock", "RLock", "write_lock"],
-)
-
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_on_revoke_runs_in_the_loop(make: Any, is_async: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_on_revoke_runs_in_the_loop(is_async: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It is called on the loop that acquired, once for each request, and may be async and release the lock."""
     other_client = connect()
 
@@ -34,8 +28,8 @@ def test_on_revoke_runs_in_the_loop(make: Any, is_async: bool, zk: KazooClient, 
             await asyncio.sleep(0)
             on_revoke(lock)
 
-        lock = make(zk, zk_path, on_revoke=later if is_async else on_revoke)
-        other = make(other_client, zk_path)
+        lock = aio.Lock(zk, zk_path, on_revoke=later if is_async else on_revoke)
+        other = aio.Lock(other_client, zk_path)
         await lock.acquire()
         for _ in range(2):
             assert await other.revoke() == 1

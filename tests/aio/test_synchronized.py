@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import gc
-import inspect
-import pickle
 import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -113,9 +109,6 @@ def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str) -> None:
         (lambda: aio.synchronized(client, "/users")(lambda: 0), TypeError, "<lambda> is none: use zkconcurrent.sync"),
         (lambda: aio.synchronized(client, "/{x}")(pay), ValueError, "no argument 'x'.* it has user, amount"),
         (lambda: aio.synchronized(threading.Lock()), TypeError, r"not @synchronized\(_thread\.lock"),
-        (lambda: aio.synchronized(zkconcurrent.namespace("local"), "users"), TypeError, "give a client, a namespace"),
-        (lambda: zkconcurrent.synchronized(local, "users"), TypeError, "give a client, a namespace"),
-        (lambda: zkconcurrent.synchronized(asyncio.Lock()), TypeError, r"not @synchronized\(asyncio\.locks\.Lock"),
         (lambda: zkconcurrent.synchronized(client, "/users")(pay), TypeError, r"zkconcurrent\.aio\.synchronized"),
         (lambda: aio.synchronized(local, "users/{user}")(pay)(None), TypeError, "has no text"),
     ],
@@ -148,37 +141,6 @@ def test_functions_and_methods() -> None:
     asyncio.run(main())
 
 
-def test_calls_of_one_path() -> None:
-    """Functions with one path may await each other; another task's call waits, and a cancelled one holds nothing."""
-
-    @aio.synchronized(local, "one/{n}")
-    async def outer(n: int) -> bool:
-        return await inner(n)
-
-    @aio.synchronized(local, "one/{m}")
-    async def inner(m: int) -> bool:
-        reached.set()
-        await asyncio.sleep(0.01 if m else 60)
-        return held(f"one/{m}")
-
-    reached = asyncio.Event()
-
-    async def main() -> None:
-        assert await asyncio.gather(outer(1), outer(1)) == [True, True]
-        reached.clear()
-        first = asyncio.create_task(outer(0))
-        await reached.wait()
-        second = asyncio.create_task(outer(0))
-        await asyncio.sleep(0)
-        for task in (second, first):
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert not local.RLock("one/0").locked()
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
 def test_generators() -> None:
     """A generator holds the lock from its first step to its last; sent values and thrown errors reach it."""
 
@@ -203,31 +165,6 @@ def test_generators() -> None:
         assert not held("generators/a")
 
     asyncio.run(main())
-
-
-def test_what_a_generator_cleans_up() -> None:
-    """A generator that is closed runs its own clean-up with the lock still held, and a block ends with it."""
-    told = []
-
-    @asynccontextmanager
-    @aio.synchronized(local, "blocks/{name}")
-    async def block(name: str) -> AsyncIterator[bool]:
-        try:
-            yield held(f"blocks/{name}")
-        finally:
-            await asyncio.sleep(0)
-            told.append(held(f"blocks/{name}"))
-
-    async def main() -> None:
-        async with block("x") as got:
-            assert got
-        with pytest.raises(KeyError):
-            async with block("x"):
-                raise KeyError
-        assert not held("blocks/x")
-
-    asyncio.run(main())
-    assert told == [True, True]
 
 
 async def others_get(name: str, timeout: float = 0) -> bool:
@@ -266,31 +203,6 @@ def test_a_break_out_of_a_loop() -> None:
         asyncio.run(main())
         gc.collect()
     assert not told
-    assert not warned
-
-
-@pytest.mark.fault(525)
-def test_steps_in_several_tasks() -> None:
-    """A task that makes a step, and ends, leaves the generator its hold; each step may take the lock again."""
-
-    @aio.synchronized(local, "steps")
-    async def steps() -> AsyncIterator[bool]:
-        while True:
-            async with local.RLock("steps").hold(20):
-                pass
-            yield True
-
-    async def main() -> None:
-        running: Any = steps()
-        for _ in range(3):
-            assert await asyncio.create_task(running.__anext__())
-            assert not await others_get("steps")
-        await asyncio.create_task(running.aclose())
-        assert await others_get("steps")
-
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        asyncio.run(main())
     assert not warned
 
 
@@ -355,27 +267,6 @@ def test_a_generator_that_the_loop_closes(by: str) -> None:
     assert asyncio.run(others_get("left", 20))
 
 
-@pytest.mark.fault(525)
-def test_a_loop_that_is_closed_first() -> None:
-    """Once its loop is closed, nothing closes a generator: its hold ends as it is garbage collected."""
-    loop = asyncio.new_event_loop()
-    # Otherwise the last object of the lock would go with the generator, with a warning.
-    lock = local.RLock("generators/closed")
-
-    async def main() -> Any:
-        running = counting("closed")
-        await running.__anext__()
-        return running
-
-    running = loop.run_until_complete(main())
-    loop.close()
-    assert not asyncio.run(others_get("generators/closed"))
-    del running
-    gc.collect()
-    assert asyncio.run(others_get("generators/closed", 20))
-    del lock
-
-
 def test_blocks_and_locks_that_are_there() -> None:
     """A path without fields is a block too, re-entrant; a lock of any kind is held as it is."""
 
@@ -395,42 +286,3 @@ def test_blocks_and_locks_that_are_there() -> None:
             assert not lock.locked()
 
     asyncio.run(main())
-
-
-@pytest.mark.fault(337)
-def test_a_function_says_where_each_block_is() -> None:
-    """Each end of a block releases the lock of that block, also if the next one has another client."""
-    spaces = [aio.namespace("local") for _ in range(2)]
-    places = iter(spaces)
-    block = aio.synchronized(lambda: next(places), "report")
-
-    async def main() -> None:
-        locks = [space.RLock("report") for space in spaces]
-        inside, ends = asyncio.Event(), asyncio.Event()
-
-        async def theirs() -> bool:
-            async with block:
-                inside.set()
-                await ends.wait()
-            return locks[1].locked()
-
-        async with block:
-            other = asyncio.create_task(theirs())
-            await inside.wait()
-        assert [await lock.fetch_locked() for lock in locks] == [False, True]
-        ends.set()
-        assert not await other
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
-def test_it_looks_as_before() -> None:
-    """Name, signature and kind stay, and it is pickled by name."""
-    function = aio.synchronized(client, "/users/{user}")(pay)
-    assert (function.__name__, function.__doc__) == ("pay", "Pay.")
-    assert inspect.signature(function) == inspect.signature(pay)
-    assert inspect.iscoroutinefunction(doubled)
-    assert inspect.isasyncgenfunction(counting)
-    assert pickle.loads(pickle.dumps(doubled)) is doubled
-    assert copy.copy(doubled) is doubled
-    assert asyncio.run(pickle.loads(pickle.dumps(Account().method))(3)) is True

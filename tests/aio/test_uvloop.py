@@ -1,7 +1,4 @@
-"""A core of these tests on uvloop: each call to its end, cancellations, cut and reconnect, loops that are closed.
-
-uvloop has its own callbacks, so how long one of them keeps the loop is watched on asyncio's loop alone.
-"""
+"""A core of these tests on uvloop: each call to its end, cancellations, loops that are closed."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import pytest
 import uvloop
 from kazoo.client import KazooClient
 
-from tests.aio import test_cancellation, test_ended_tasks, test_locks
+from tests.aio import test_cancellation, test_ended_tasks
 from tests.aio.calls import SCENES
 from tests.aio.loops import soon
 from tests.conftest import Connect
@@ -50,7 +47,7 @@ async def test_to_its_end(scene: str, zk: KazooClient, far: KazooClient, zk_path
 
 
 @pytest.mark.parametrize("end", test_cancellation.ENDS)
-@pytest.mark.parametrize("scene", ["Lock, held elsewhere", "Semaphore, held elsewhere", "event", "election, wait"])
+@pytest.mark.parametrize("scene", ["Lock, held elsewhere", "event"])
 def test_as_it_waits(
     scene: str,
     end: str,
@@ -62,12 +59,6 @@ def test_as_it_waits(
 ) -> None:
     """A call that waits for others ends as soon as it is struck, holds nothing, and leaves nothing."""
     test_cancellation.test_as_it_waits(scene, end, connect, proxy, far, zk_path, monkeypatch)
-
-
-@pytest.mark.parametrize("make", ["Lock", "RLock", "Semaphore"])
-def test_in_order(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Threads and tasks of two clients hold one after the other, in the order in which they came."""
-    test_locks.test_threads_and_tasks_in_order(make, zk, far, zk_path)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

@@ -5,14 +5,12 @@ Two kinds exclude each other by design, or the second is refused before it does 
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-import zkconcurrent
-from tests.conftest import Connect, InThread
+from tests.conftest import Connect
 from tests.every_primitive import can_end, class_of, each
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, is_same, make, nodes
@@ -50,36 +48,6 @@ def test_an_applications_data(of: Any, kind: str, zk: KazooClient, zk_path: str)
         with pytest.raises(ForeignNodeError, match=zk_path):
             make(of, kind, zk, zk_path).destroy()
     assert nodes(zk, zk_path) == before
-
-
-# This one leaves no node.
-AT_ONCE = [name for name in FAMILIES.values() if name != "Condition, with a lock"]
-
-
-@pytest.mark.parametrize("one", AT_ONCE[1:])
-def test_both_at_the_same_moment(
-    one: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Of two kinds that come at once, at least one is refused; then the other, if it is in, goes on."""
-    other = connect()
-    for two in AT_ONCE[: AT_ONCE.index(one)]:
-        if is_same(KINDS[one], KINDS[two]):
-            continue
-        path, meet = f"{zk_path}/{two}", threading.Barrier(2)
-
-        def use(name: str, client: KazooClient, path: str = path, meet: threading.Barrier = meet) -> bool:
-            meet.wait(10)
-            try:
-                end = KINDS[name].use(zkconcurrent, client, path)
-            except ForeignNodeError:
-                end = None
-            meet.wait(30)
-            if end is not None:
-                end()
-            return end is not None
-
-        both = [in_thread(use, one, zk), in_thread(use, two, other)]
-        assert sum(each.result(40) for each in both) < 2, (one, two)
 
 
 def check_pair(of: object, first: str, second: str, zk: KazooClient, other: KazooClient, path: str) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import select
-import socket
 import threading
-import time
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,8 +12,6 @@ from kazoo.protocol.serialization import write_string
 from tests.conftest import Connect
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-
-LONG_ENOUGH = 0.02  # seconds of delay each way: far more than lies between two requests sent back to back
 
 
 class GetEphemerals:
@@ -59,18 +54,6 @@ def heartbeat(client: KazooClient) -> None:
         answer.get(timeout=10)
 
 
-def test_counts_of_each_session_add_up(proxy: Proxy, client: KazooClient, connect: Connect, path: str) -> None:
-    """The proxy tells apart the requests of two clients by their sessions."""
-    other = connect(proxy.hosts)
-    with proxy.counting() as count:
-        client.get(path)
-        other.get(path)
-        other.exists(path)
-    assert count.of(session=client.client_id[0]).requests == {"getData": 1}
-    assert count.of(session=other.client_id[0]).requests == {"getData": 1, "exists": 1}
-    assert count.requests == {"getData": 2, "exists": 1}
-
-
 @pytest.mark.parametrize("wrong", [{"getData": 2}, {"getData": 1, "exists": 1}, {}, {"getData": 1, "flights": 2}])
 def test_costs_that_are_others(proxy: Proxy, client: KazooClient, path: str, wrong: dict[str, int]) -> None:
     """The right requests and flights pass; one too many or too few of either is an error."""
@@ -90,48 +73,6 @@ def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: s
         client.sync(path)
     assert count.heartbeats == 2
     assert count.requests == {"sync": 2, "getData": 1}
-
-
-def test_checks_alone_are_a_heartbeat(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A multi that checks nodes, one or many, is a heartbeat's; one that does more as well is not."""
-    client.create(f"{path}/a")
-    with proxy.counting() as count:
-        for checks, more in ((1, False), (3, False), (1, True)):
-            transaction = client.transaction()
-            for _ in range(checks):
-                transaction.check(f"{path}/a", 0)
-            if more:
-                transaction.delete(f"{path}/a")
-            transaction.commit()
-    assert (count.heartbeats, count.requests) == (2, {"multi": 1})
-
-
-def test_a_read_behind_a_heartbeat(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A watched read of a contender right behind a heartbeat belongs to it if the contender is the client's own."""
-    own, other = (f"{path}/_c_{seed}-0000-0000-0000-000000000001-lock-0000000000" for seed in ("0000000a", "0000000b"))
-    for node in (own, other):
-        client.create(node)
-    for node, requests in ((own, {}), (other, {"getData": 1})):
-        with proxy.counting() as count:
-            beat = client.transaction()
-            beat.check(own, 0)
-            beat.commit()
-            client.get(node, watch=lambda _: None)
-        assert (count.heartbeats, count.requests) == (1, requests)
-
-
-def test_heartbeat_makes_no_flight_and_joins_none(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A request sent while only a heartbeat is outstanding is a flight of its own."""
-    proxy.delay(LONG_ENOUGH)
-    with proxy.counting() as count:
-        beat = threading.Thread(target=heartbeat, args=(client,))
-        with proxy.hold("getEphemerals") as held:
-            beat.start()
-            held.wait()
-            waiting = client.exists_async(path)
-        waiting.get(timeout=10)
-        beat.join()
-    assert (count.flights, count.heartbeats) == (1, 1)
 
 
 @pytest.mark.parametrize(("pipelined", "flights"), [(True, 1), (False, 2)])
@@ -204,33 +145,6 @@ def test_held_answer_waits_and_so_does_what_follows(
     assert [each.name for each in count.trace if each.kind == "answer"] == ["create", "getData"]
 
 
-def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """A request that reached the server before the cut is applied, though no client is there for the reply."""
-    with proxy.hold("create", nth=50) as hold:
-        for n in range(50):
-            client.create_async(f"{path}/{n}")
-        hold.wait()
-        proxy.cut()
-    connected(client)
-    assert len(zk.get_children(path)) == 50
-
-
-def test_refuse_as_somebody_connects(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that connects just as the proxy begins to refuse is refused, and harms no other."""
-    looks, look = threading.Event(), proxy._selector.select
-    looks.set()
-    monkeypatch.setattr(proxy._selector, "select", lambda timeout: looks.wait(10) and look(timeout))
-    proxy._call(looks.clear)  # from now on it waits before it looks
-    refusing = threading.Thread(target=proxy.refuse)
-    refusing.start()
-    assert select.select([proxy._woken], [], [], 10)[0]
-    host, port = proxy.hosts.split(":")
-    with socket.create_connection((host, int(port))):
-        looks.set()
-        refusing.join()
-        assert proxy.connections == 0
-
-
 @pytest.mark.parametrize("towards", ["server", "client"])
 def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, towards: str) -> None:
     """Stalled towards the server nothing is applied; towards the client it is, unheard; resume delivers both."""
@@ -248,37 +162,3 @@ def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClie
         proxy.resume()
         assert created.get(timeout=10) == f"{path}/a"
     assert [each.kind for each in count.trace] == ["request", "answer"]
-
-
-def test_cut_loses_what_was_stalled(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """A request that was not passed on before the connection is cut never is."""
-    proxy.stall()
-    with proxy.counting() as count:
-        created = client.create_async(f"{path}/a")
-        eventually(lambda: count.requests["create"])
-    proxy.cut()
-    proxy.resume()
-    with pytest.raises(ConnectionLoss):
-        created.get(timeout=10)
-    connected(client)
-    assert zk.exists(f"{path}/a") is None
-
-
-def test_delay_adds_to_each_round_trip(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A round trip takes two delays longer."""
-    proxy.delay(0.1)
-    began = time.monotonic()
-    client.exists(path)
-    assert time.monotonic() - began >= 0.2
-
-
-def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A message with a shorter delay does not overtake an earlier one with a longer delay."""
-    with proxy.counting() as count:
-        proxy.delay(0.2)
-        first = client.exists_async(path)
-        eventually(lambda: count.requests["exists"])
-        proxy.delay(0)
-        client.get(path)
-        assert first.ready()
-    assert [each.name for each in count.trace if each.kind == "answer"] == ["exists", "getData"]

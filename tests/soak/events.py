@@ -21,7 +21,6 @@ KILLED = "process killed"
 STOPPED_LONG = "process stopped, for long"
 STOPPED_SHORT = "process stopped, for a moment"
 EXPIRED = "session expired"
-DELETED = "node deleted"
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -118,8 +117,7 @@ class Fault:
         until: when it was healed, or at once if there is nothing to heal.
         process: the process it was done to, if it was one.
         client: which of the process's clients.
-        note: an addition; of a deleted node, its path.
-        token: of a deleted node, its fencing token.
+        note: an addition.
     """
 
     kind: str
@@ -128,7 +126,6 @@ class Fault:
     process: str = ""
     client: int = 0
     note: str = ""
-    token: int = 0
 
     def __str__(self) -> str:
         return f"{self.at:.4f} {self.kind} {self.process} {self.note} until {self.until:.4f}".replace("  ", " ")

@@ -1,6 +1,6 @@
 """The faults of the system, in an order that is a function of the seed.
 
-Four tracks run at once: the networks, the worker processes, the servers, and the people. On each, one fault at a time
+Three tracks run at once: the networks, the worker processes, and the servers. On each, one fault at a time
 strikes and is healed before the next, and all kinds take turns, in an order shuffled anew in every round, so that none
 is forgotten. Mostly, the holders of locks are asked to stay inside, so that the fault strikes holders.
 """
@@ -13,11 +13,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from random import Random
 
-from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.soak.callers.caller import MOMENT
-from tests.soak.events import DELETED, EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
+from tests.soak.events import EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
 from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
@@ -348,33 +347,3 @@ class Servers(Track):
                 self.wait(0.5)
         finally:
             self.testbed.links.heal()
-
-
-class People(Track):
-    """The actions of operators."""
-
-    gap = 5.0
-
-    @property
-    def kinds(self) -> dict[str, Callable[[], bool | None]]:
-        """A node deleted."""
-        return {DELETED: self._delete}
-
-    def _delete(self) -> bool:
-        """Delete the node of somebody who holds or waits."""
-        self.stay_inside(2, *self.random.sample(self.workers.places, 2))
-        try:
-            with self.testbed.service.client(timeout=10) as client:
-                nodes = self.testbed.nodes(client)
-                if not nodes:
-                    return False
-                queue = self.random.choice(sorted({path.rpartition("/")[0] for path in nodes}))
-                queue_nodes = sorted(path for path in nodes if path.startswith(f"{queue}/"))
-                path = self.random.choice([min(queue_nodes, key=lambda path: path[-10:]), *queue_nodes])
-                at = clock()
-                client.delete(path)
-        except (NoNodeError, KazooException, KazooTimeoutError):
-            return False
-        process, number = self.workers.owner(nodes[path].ephemeralOwner)
-        self.faults.append(Fault(DELETED, at, clock(), process, number, path, nodes[path].czxid))
-        return True

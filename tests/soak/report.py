@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from tests.soak.checks.data import Record
-from tests.soak.checks.history import Hold, lateness, recovery
+from tests.soak.checks.history import lateness, recovery
 from tests.soak.checks.items import Ledger
 from tests.soak.events import What
 from tests.soak.keeper import KEEPER
@@ -21,8 +20,6 @@ def summary(verdict: Verdict) -> Iterator[str]:
     plan, history = verdict.plan, verdict.history
     counts = Counter(event.what for event in history.events if event.path in history.models)
     holds = history.holds
-    granted = [call for call in history.calls if call.outcome is not None and call.outcome.what is What.GRANTED]
-    waits = [(call.outcome.at - call.asked.at, call) for call in granted if call.outcome is not None]
     processes = {event.process for event in history.events if event.thread}
 
     yield _line("seed", f"{plan.seed}")
@@ -31,12 +28,8 @@ def summary(verdict: Verdict) -> Iterator[str]:
     if history.models:
         refused = f"{counts[What.REFUSED]:,} refused"
         yield _line("operations", f"{counts[What.ASKS]:,} acquires: {counts[What.GRANTED]:,} granted, {refused}")
-        pace = len(holds) / max(plan.duration, 0.001)
-        yield _line(
-            "holds", f"{len(holds):,}, {pace:,.0f} a second; {hand_overs(holds):,} hand-overs between processes"
-        )
         by_path = Counter(hold.path for hold in holds)
-        yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
+        yield _line("holds", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
         told = sum(hold.told is not None and hold.told == hold.end for hold in holds)  # not by its own end
         yield _line("losses", f"{told:,} told, {counts[What.LOST]:,} calls raised LockLostError")
     for number, (path, stock) in enumerate(history.queues.items()):
@@ -48,15 +41,8 @@ def summary(verdict: Verdict) -> Iterator[str]:
         yield _line("" if number else "data", f"{path} {words}")
     late = max((lateness(call, history) for call in history.calls), default=0.0)
     yield _line("punctuality", f"no call came back more than {max(late, 0.0):.2f} s after its deadline")
-    if waits:
-        longest, call = max(waits, key=lambda wait: wait[0])
-        yield _line(
-            "longest wait", f"{longest:.1f} s, of {call.asked.process}/{call.asked.thread} at {call.asked.path}"
-        )
     slowest = max((recovery(history, who) for who in history.threads), default=0.0)
     yield _line("recovery", f"a thread that waited when all was healed waited for {slowest:.1f} s more, at most")
-    starved = [event.limit or 0 for event in history.events if event.what is What.STARVED]
-    yield _line("starved", f"{len(starved)} times a process got no time of the machine, or was stopped")
     yield _line("quorum", f"{verdict.quorum:.0%} of the time")
     for server in sorted(verdict.diverged):
         words = "found another digest than its leader's: its reads may be wrong"
@@ -92,14 +78,6 @@ def _items(ledger: Ledger) -> str:
         f"of {len(ledger.claims):,} claims {outcomes[What.GAVE_BACK]:,} given back, {outcomes[What.LOST]:,} lost",
     ]
     return " ".join(parts)
-
-
-def hand_overs(holds: list[Hold]) -> int:
-    """Return how often a lock went from one process to another."""
-    paths: dict[str, list[str]] = {}
-    for hold in holds:
-        paths.setdefault(hold.path, []).append(hold.who[0])
-    return sum(before != after for processes in paths.values() for before, after in pairwise(processes))
 
 
 def _line(name: str, words: str) -> str:

@@ -16,7 +16,7 @@ from tests.soak.checks.data import check_data
 from tests.soak.checks.history import History, Violation, check
 from tests.soak.checks.items import Stock, check_items
 from tests.soak.events import Event, Fault, Logs, clock
-from tests.soak.faults import Networks, People, Processes, Servers, Track
+from tests.soak.faults import Networks, Processes, Servers, Track
 from tests.soak.keeper import Keeper
 from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workers import Workers
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-TRACKS = (Networks, Processes, Servers, People)
+TRACKS = (Networks, Processes, Servers)
 KINDS = sorted({name for kind in TRACKS for name in kind(0, None, None).kinds})  # type: ignore[arg-type]
 
 

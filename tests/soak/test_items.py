@@ -8,7 +8,7 @@ from typing import Any
 from tests.soak.callers.queue_caller import SETTLING
 from tests.soak.checks.history import GRACE, History, Violation
 from tests.soak.checks.items import Stock, check_items
-from tests.soak.events import DELETED, KILLED, STOPPED_LONG, Event, Fault, What
+from tests.soak.events import KILLED, STOPPED_LONG, Event, Fault, What
 
 PATH, ANY = "/queue", Stock()
 
@@ -138,7 +138,7 @@ def test_a_put_of_unknown_outcome() -> None:
 
 
 def test_two_who_have_one_item() -> None:
-    """Only if the session of the first is over, or an operator has deleted its claim."""
+    """Only if the session of the first is over."""
     producer, second = Thread("1.1").puts(1, "a"), Thread("3.1").claims(3, "a", 11).ends(4, "a", 11)
 
     def first(outcome: What = What.LOST) -> Thread:
@@ -152,26 +152,10 @@ def test_two_who_have_one_item() -> None:
     assert rules(producer, first(What.GAVE_BACK), second) == ["claims"]
     # That a process was stopped ends no session.
     assert rules(producer, first(), second, faults=[Fault(STOPPED_LONG, 2.5, 4.9, "2.1")]) == ["claims"]
-    deleted = Fault(DELETED, 2.5, 2.6, "2.1", 0, f"{PATH}/claims/queue-0000000000", 10)
-    assert rules(producer, first(), second, faults=[deleted]) == []
-    # The first that acknowledges has it, and its acknowledgement ends the claim of the other.
-    other = Thread("3.1").session(0.5).claims(3, "a", 11).ends(6, "a", 11, What.LOST)
-    assert rules(producer, first(What.ACKNOWLEDGED), other, faults=[deleted]) == []
-    assert rules(producer, first(What.ACKNOWLEDGED), other) == ["ends", "claims", "claims"]
-    # So does giving it back: a third has it, whose claim the second's acknowledgement ends.
-    third = Thread("4.1").session(0.5).claims(5.5, "a", 12).ends(7, "a", 12, What.LOST)
-    second = Thread("3.1").session(0.5).claims(3, "a", 11).ends(6, "a", 11)
-    assert rules(producer, first(What.GAVE_BACK), second, third, faults=[deleted]) == []
-    # A claim that began when the deleted one had ended has no such excuse.
-    late, keeper = Thread("4.1").claims(5.5, "a", 12).ends(7, "a", 12, What.LOST), Thread("keeper", 0).gets(9, "a")
-    assert rules(producer, first(What.GAVE_BACK), late, keeper, faults=[deleted]) == ["claims"]
-    assert "ends" in rules(producer, first(What.ACKNOWLEDGED), late, faults=[deleted])
-    second = Thread("3.1").claims(3, "a", 11).ends(4, "a", 11)
-    assert "ends" in rules(producer, first(What.ACKNOWLEDGED), second, faults=[deleted])
 
 
 def test_a_loss_without_a_cause() -> None:
-    """An acknowledgement fails only if the session is over, or the claim was deleted."""
+    """An acknowledgement fails only if the session is over."""
     producer, keeper = Thread("1.1").puts(1, "a"), Thread("keeper", 0).gets(9, "a")
     loser = Thread("2.1").session(0.5).claims(2, "a", 10).ends(5, "a", 10, What.LOST)
     assert rules(producer, loser, keeper) == ["claims"]

@@ -12,9 +12,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.states import ZnodeStat
 
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
@@ -136,18 +134,13 @@ class Testbed:
 
     def ephemerals(self) -> list[str]:
         """Return the paths of all ephemeral nodes, as the leader knows them."""
+        found, paths = [], [""]
         with self.service.client(timeout=10) as client:
             client.sync("/")
-            return sorted(self.nodes(client, "/"))
-
-    def nodes(self, client: KazooClient, below: str = "/soak") -> dict[str, ZnodeStat]:
-        """Return what waits or holds, as the client's server knows it: ephemeral nodes, by their paths."""
-        found, paths = {}, [below]
-        while paths:
-            path = paths.pop()
-            with contextlib.suppress(NoNodeError):
-                stat = client.get(path)[1]
-                if stat.ephemeralOwner:
-                    found[path] = stat
-                paths += [f"{path.rstrip('/')}/{name}" for name in client.get_children(path)]
-        return found
+            while paths:
+                path = paths.pop()
+                with contextlib.suppress(NoNodeError):
+                    names, stat = client.get_children(path or "/", include_data=True)
+                    found += [path] * bool(stat.ephemeralOwner)
+                    paths += [f"{path}/{name}" for name in names]
+        return sorted(found)

@@ -110,11 +110,6 @@ class Workers:
         self._listen()
         return self._sessions.get((self.name(place), client))
 
-    def owner(self, session: int) -> tuple[str, int]:
-        """Return the process of a session, and which of its clients it is; nobody, of one that was never seen."""
-        self._listen()
-        return next((party for party, known in self._sessions.items() if known[0] == session), ("", 0))
-
     def wait_until_connected(self) -> None:
         """Wait until every client of every process has had a session.
 

@@ -127,7 +127,9 @@ def words(*keys: str) -> dictionary.Dict:
 
 KEYS = ("a", "b/c")
 NUMBER = _data(AtomicLong, values.AtomicLong(), lambda each: {"number": Number(each)})
-VALUE = _data(partial(SharedValue, initial="", codec=TEXT), words("value"), lambda each: {"value": Value(each)})
+VALUE = _data(
+    lambda client, path: SharedValue(client, path, "", codec=TEXT), words("value"), lambda each: {"value": Value(each)}
+)
 MAP = _data(partial(Dict, codec=TEXT), words(*KEYS), lambda each: {key: Key(each) for key in KEYS})
 PERMITS = 2
 

@@ -6,8 +6,8 @@ A hold is a stretch of time in which a thread believed that it held. It ends whe
 learns that it is lost, or when the process is killed, whichever comes first. Two that must not be there at once and
 are is the worst that can happen; a hold that is cut off is in the clear only if its process was told before another
 was granted. There are two excuses, and both end soon: a process in which nothing ran cannot be told (its fencing token
-stops its later actions, and its next `release` must say that the hold was lost); and a session that somebody closes, or
-a node that an operator deletes, is gone for the server at once, for its owner when it hears of that.
+stops its later actions, and its next `release` must say that the hold was lost); and a session that somebody closes is
+gone for the server at once, for its owner when it hears of that.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.models.lock import Lock, Place, RLock, UnfairLock
-from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
+from tests.models.lock import Lock, Place, RLock
+from tests.soak.events import EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 
 if TYPE_CHECKING:
     from tests.models.history import Model
@@ -192,11 +192,6 @@ class History:
         return dict(thefts)
 
     @cached_property
-    def deletions(self) -> list[Fault]:
-        """The nodes that an operator deleted."""
-        return [fault for fault in self.faults if fault.kind == DELETED]
-
-    @cached_property
     def calls(self) -> list[Call]:
         """Every acquire, and every call of a queue."""
         calls = []
@@ -256,10 +251,7 @@ class History:
 
     def robbed(self, hold: Hold, at: float) -> bool:
         """Whether the server was made to give the hold away, and its owner heard of it soon after."""
-        thefts = [*self.thefts.get((hold.who[0], hold.client), ())]
-        # Its owner may be out of reach, and then believes for as long as its lease lasts.
-        thefts += [Pause(each.at, each.until + self.timeout) for each in self.deletions if _deleted(each, hold)]
-        return _covered(thefts, hold, at)
+        return _covered(self.thefts.get((hold.who[0], hold.client), ()), hold, at)
 
     def around(self, violation: Violation, seconds: float = 1.0, most: int = 40) -> list[str]:
         """Return what happened around a violation: the events of its threads and its path, and the faults."""
@@ -284,19 +276,9 @@ def _covered(pauses: Iterable[Pause], hold: Hold, at: float) -> bool:
     return any(pause.at <= at and hold.end <= pause.until + GRACE for pause in pauses if at <= pause.until + GRACE)
 
 
-def _deleted(fault: Fault, hold: Hold) -> bool:
-    """Whether an operator deleted the hold's node, or may have.
-
-    A read lock that was taken under the write lock has a node of its own, and the write hold's token.
-    """
-    if not fault.note.startswith(f"{hold.path}/"):
-        return False
-    return fault.token == hold.token or (hold.role == "read" and (fault.process, fault.client) == hold.party)
-
-
 def check(history: History) -> list[Violation]:
     """Return all that should never have happened, in the order of time."""
-    rules = (exclusion, tokens, releases, deletions, callbacks, punctuality, progress, leftovers, failures)
+    rules = (exclusion, tokens, releases, callbacks, punctuality, progress, leftovers, failures)
     return sorted((violation for rule in rules for violation in rule(history)), key=lambda found: found.at)
 
 
@@ -390,23 +372,6 @@ def releases(history: History) -> Iterator[Violation]:
             if not any(told < answer.at + GRACE for told in known):
                 words = f"acquire of {answer.process}/{answer.thread} raised LockLostError, but nothing was lost"
                 yield Violation("told by acquire", answer.at, words, answer.path, (who,))
-
-
-def deletions(history: History) -> Iterator[Violation]:
-    """`release` of a hold whose node was deleted says so, if it waits, and unless a lost answer may have hidden it."""
-    others = [fault for fault in history.faults if fault.kind != DELETED]
-    for fault in history.deletions:
-        for hold in history.holds:
-            model = history.models[hold.path]
-            if not _deleted(fault, hold) or hold.role == "read" or isinstance(model, UnfairLock):
-                continue  # the node may be another's too, or stays when one of them leaves
-            if hold.role == "write" and "__WRIT__" not in fault.note:
-                continue
-            leaves, at, outcome = hold.releases[-1] if hold.releases else (0.0, 0.0, What.LOST)
-            calm = not any(each.at < at + 1 and leaves < each.until + GRACE for each in others)
-            if fault.until < leaves and outcome is What.LEFT and hold.leaves == leaves and calm:
-                words = f"the node of {hold} was deleted, and its release said nothing of that"
-                yield Violation("told by release", leaves, words, hold.path, (hold.who,))
 
 
 def callbacks(history: History) -> Iterator[Violation]:

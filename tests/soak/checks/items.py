@@ -5,8 +5,8 @@ among the dead, or in the hands of the keeper, who takes the remaining items. Th
 is unknown is there once or not at all; a process that was killed in `get`, or before the item of an abandoned `get` was
 put back, may have taken one item along; one that was killed in an acknowledgement may have acknowledged.
 
-A claim is given away only with its session, or by an operator that deletes its node. Nobody is told of that before the
-end of the block, so there is no other excuse, and no other limit.
+A claim is given away only with its session. Nobody is told of that before the end of the block, so there is no other
+excuse, and no other limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.soak.callers.queue_caller import SETTLING
 from tests.soak.checks.history import GRACE, SLOW, History, Hold, Violation
-from tests.soak.events import DELETED, Event, What
+from tests.soak.events import Event, What
 from zkconcurrent import Queue
 
 ENDS = (What.TAKEN, What.ACKNOWLEDGED, What.BURIED)
@@ -183,25 +183,9 @@ class Ledger:
         return [item for item in self.items.values() if item.put is What.PUT and not item.ends and not item.doubtful]
 
     def given_away(self, claim: Claim) -> bool:
-        """Whether the claim may have ended before its block did: its node was deleted, or its session was over."""
-        if self._displaced(claim):
-            return True
+        """Whether the claim may have ended before its block did, as its session was over."""
         until = math.inf if claim.outcome is None else claim.outcome.at + GRACE
         return any(claim.asked < at < until for at in self.history.sessions.get(claim.party, ()))
-
-    def _displaced(self, claim: Claim) -> bool:
-        """Whether the claim's node was deleted: by an operator, or at the end of an earlier claim that one deleted."""
-        return self._deleted(claim) or any(
-            self._displaced(earlier)
-            for earlier in self.items[claim.item].claims
-            if earlier.token < claim.token and (earlier.outcome is None or earlier.outcome.at > claim.start)
-        )
-
-    def _deleted(self, claim: Claim) -> bool:
-        return any(
-            fault.kind == DELETED and fault.token == claim.token and fault.note.startswith(f"{self.path}/claims/")
-            for fault in self.history.faults
-        )
 
     def found(self, rule: str, at: float, words: str, item: str = "", *claims: Claim) -> Violation:
         """Return a violation."""
@@ -233,9 +217,7 @@ def ends(ledger: Ledger) -> Iterator[Violation]:
             words = f"{item.name} has ended more than once: " + "; ".join(map(str, item.ends))
             yield ledger.found("ends", item.ends[-1].at, words, item.name)
         for claim, after in pairwise(item.claims):
-            if not claim.acknowledged or claim.outcome is None:
-                continue
-            if after.asked > claim.outcome.at or not ledger._displaced(claim):
+            if claim.acknowledged:
                 words = f"{item.name} was acknowledged by {claim}, and claimed by {after}"
                 yield ledger.found("ends", after.start, words, item.name, claim, after)
 
@@ -250,7 +232,7 @@ def losses(ledger: Ledger) -> Iterator[Violation]:
 
 
 def claims(ledger: Ledger) -> Iterator[Violation]:
-    """A claim is given away only with its session, or by an operator."""
+    """A claim is given away only with its session."""
     for item in ledger.items.values():
         for claim, after in zip(item.claims, [*item.claims[1:], None], strict=False):
             taken_over = after is not None and after.start < claim.end
