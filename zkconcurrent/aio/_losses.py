@@ -93,7 +93,7 @@ class Holding:
         self._timeout = timeout
         self._blocking = blocking
         self._cancel_on_loss = cancel_on_loss
-        self._task: asyncio.Task[object] | None = None
+        self._task: Any = None
         self._listener: _LossCallback | None = None
         self._cancelled = False
         self._before = 0
@@ -101,10 +101,9 @@ class Holding:
     async def __aenter__(self) -> None:
         if self._task is not None:
             raise RuntimeError("a hold() is for one block: call hold() again for the next")
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        if hasattr(self._task, "cancelling"):  # since Python 3.11
-            self._before = self._task.cancelling()
+        # Weakly, and in no variable: CPython 3.10 and 3.11 crash if the end of a coroutine frees the one that awaits it.
+        self._task = weakref.ref(asyncio.current_task())
+        self._before = getattr(self._task(), "cancelling", int)()  # since Python 3.11
         check_depth(DEPTH_OF_END + 1)
         core = self._lock._core
         since = core._session.now()
@@ -114,9 +113,9 @@ class Holding:
             self._listener = self._lock.lost._listen(self._cancel)
 
     def _cancel(self) -> None:
-        assert self._task is not None
         self._cancelled = True
-        self._task.cancel("the hold was lost")
+        if (task := self._task()) is not None:
+            task.cancel("the hold was lost")
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._listener is not None:
@@ -135,8 +134,8 @@ class Holding:
 
     def _is_only_ours(self) -> bool:
         """Take our cancellation back; return whether no other cancellation is left."""
-        assert self._task is not None
-        return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
+        task = self._task()
+        return not hasattr(task, "uncancel") or task.uncancel() <= self._before
 
 
 class _OnLoop:
