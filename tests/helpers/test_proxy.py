@@ -7,26 +7,10 @@ import threading
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
-from kazoo.protocol.serialization import write_string
 
 from tests.conftest import Connect
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-
-
-class GetEphemerals:
-    """The request kazoo has no call for."""
-
-    type = 103
-
-    def serialize(self) -> bytes:
-        """No prefix: all of the session's."""
-        return bytes(write_string("/"))
-
-    @staticmethod
-    def deserialize(buffer: bytes, offset: int) -> bytes:
-        """As it came."""
-        return buffer[offset:]
 
 
 @pytest.fixture
@@ -46,14 +30,6 @@ def connected(client: KazooClient) -> None:
     client.retry(client.exists, "/")
 
 
-def heartbeat(client: KazooClient) -> None:
-    """Send what our session's heartbeat sends, both at once."""
-    answers = [client.sync_async("/"), client.handler.async_result()]
-    client._call(GetEphemerals(), answers[1])
-    for answer in answers:
-        answer.get(timeout=10)
-
-
 @pytest.mark.parametrize("wrong", [{"getData": 2}, {"getData": 1, "exists": 1}, {}, {"getData": 1, "flights": 2}])
 def test_costs_that_are_others(proxy: Proxy, client: KazooClient, path: str, wrong: dict[str, int]) -> None:
     """The right requests and flights pass; one too many or too few of either is an error."""
@@ -61,18 +37,6 @@ def test_costs_that_are_others(proxy: Proxy, client: KazooClient, path: str, wro
         client.get(path)
     with pytest.raises(AssertionError, match="expected"), proxy.costs(**wrong):
         client.get(path)
-
-
-def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A sync of the root is a heartbeat's and no sync, one for its own sake is one."""
-    with proxy.counting() as count:
-        heartbeat(client)
-        client.sync(path)
-        client.get(path)
-        heartbeat(client)
-        client.sync(path)
-    assert count.heartbeats == 2
-    assert count.requests == {"sync": 2, "getData": 1}
 
 
 @pytest.mark.parametrize(("pipelined", "flights"), [(True, 1), (False, 2)])
@@ -112,20 +76,6 @@ def test_only_the_lost_request_and_what_follows_is_lost(
     connected(client)
     applied = {"lose_answer": {"a", "b", "c"}, "lose_request": {"a"}}[how]
     assert set(zk.get_children(path)) == applied
-
-
-def test_a_fault_waits_for_its_nth(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """With nth, requests before it pass unharmed; each fault happens once."""
-    with proxy.lose_answer("exists", "getData", nth=3) as lost:
-        client.get(path)
-        client.get_children(path)
-        client.exists(path)
-        assert not lost.injected.is_set()
-        with pytest.raises(ConnectionLoss):
-            client.get(path)
-        assert lost.injected.is_set()
-        connected(client)
-        client.get(path)
 
 
 def test_held_answer_waits_and_so_does_what_follows(

@@ -43,7 +43,6 @@ def summary(verdict: Verdict) -> Iterator[str]:
     yield _line("punctuality", f"no call came back more than {max(late, 0.0):.2f} s after its deadline")
     slowest = max((recovery(history, who) for who in history.threads), default=0.0)
     yield _line("recovery", f"a thread that waited when all was healed waited for {slowest:.1f} s more, at most")
-    yield _line("quorum", f"{verdict.quorum:.0%} of the time")
     for server in sorted(verdict.diverged):
         words = "found another digest than its leader's: its reads may be wrong"
         yield _line("service", f"server {server} {words}")

@@ -59,22 +59,18 @@ class Verdict:
     Attributes:
         plan: its plan.
         history: its events and faults.
-        start: when the first fault could strike.
-        quorum: for which part of the time there was a leader, from 0 to 1.
         diverged: the servers that found another digest than their leader's: their reads may be wrong.
         violations: the broken rules.
     """
 
     plan: Plan
     history: History
-    start: float
-    quorum: float
     violations: list[Violation]
     diverged: frozenset[int] = frozenset()
 
 
 class Lookout:
-    """Looks at the servers all the time: whether one leads, and whether their copies are the same.
+    """Looks all the time whether the copies of the servers are the same.
 
     Attributes:
         diverged: the servers whose digest was not their leader's at some time; their logs are in the folder.
@@ -84,14 +80,8 @@ class Lookout:
         self._testbed = testbed
         self._folder = folder
         self._over = threading.Event()
-        self._with = self._all = 0.0
         self.diverged: set[int] = set()
         self._thread = threading.Thread(target=self._look)
-
-    @property
-    def quorum(self) -> float:
-        """The part of the time in which there was a leader."""
-        return self._with / self._all if self._all else 1.0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -102,13 +92,7 @@ class Lookout:
         self._thread.join()
 
     def _look(self) -> None:
-        before = clock()
         while not self._over.wait(0.25):
-            there = self._testbed.has_quorum()
-            now = clock()
-            self._with += (now - before) * there
-            self._all += now - before
-            before = now
             for number in set(self._testbed.diverged()) - self.diverged:
                 self.diverged.add(number)
                 log = self._testbed.servers[number - 1].log
@@ -149,7 +133,6 @@ def run(plan: Plan, folder: Path) -> Verdict:
     with Testbed(plan.places, alone=not plan.faults) as testbed, Lookout(testbed, folder) as lookout:
         with Workers(testbed, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
             workers.wait_until_connected()
-            start = clock()
             tracks: list[Track] = [kind(plan.seed, testbed, workers, plan.without) for kind in TRACKS]
             with striking(tracks if plan.faults else []) as errors:
                 until = time.monotonic() + plan.duration
@@ -165,7 +148,7 @@ def run(plan: Plan, folder: Path) -> Verdict:
                     leftovers = _left(testbed, plan.session)
                     workers.end()
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
-    verdict = judge(plan, Logs(folder).news(), faults, start, healed, leftovers, lookout.quorum)
+    verdict = judge(plan, Logs(folder).news(), faults, healed, leftovers)
     return replace(verdict, diverged=frozenset(lookout.diverged))
 
 
@@ -186,10 +169,8 @@ def judge(
     plan: Plan,
     events: list[Event],
     faults: list[Fault],
-    start: float,
     healed: float,
     leftovers: list[str],
-    quorum: float,
 ) -> Verdict:
     """Check what was written down."""
     entries = WORKLOADS[plan.workload].items()
@@ -199,4 +180,4 @@ def judge(
     history = History(events, faults, models, plan.session, healed, leftovers, queues, data)
     checks = (*check(history), *check_items(history), *check_data(history))
     found = sorted(checks, key=lambda violation: violation.at)
-    return Verdict(plan, history, start, quorum, found)
+    return Verdict(plan, history, found)

@@ -85,7 +85,6 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path) -> None:
     plan = Plan(seed=1, places=2, session=6, workload=workload, faults=False)
     with Testbed(2, alone=True) as testbed, Workers(testbed, tmp_path, 1, plan.session, workload, 2) as workers:
         workers.wait_until_connected()
-        start = clock()
         logs, last = Logs(tmp_path), {place: Event(0, "", 0, What.LEFT) for place in workers.places}
 
         def look(place: int) -> Event:
@@ -112,7 +111,7 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path) -> None:
         healed = clock()
         assert workers.finish()
         workers.end()
-    verdict = judge(plan, Logs(tmp_path).news(), [], start, healed, [], 1.0)
+    verdict = judge(plan, Logs(tmp_path).news(), [], healed, [])
     rules = {violation.rule for violation in verdict.violations}
     assert rules == (set() if workload == "lock" else {"exclusion"}), told(verdict)
 

@@ -113,10 +113,6 @@ class Testbed:
                 raise SoakError(f"the servers did not come together within {SETTLE:.0f} s: {modes}")
             time.sleep(0.05)
 
-    def has_quorum(self) -> bool:
-        """Return whether a server leads now, and says so at once."""
-        return any(server.status(0.25).get("Mode") in ("leader", "standalone") for server in self.servers)
-
     def diverged(self) -> list[int]:
         """Return the numbers of the servers that have found another digest of their copy than their leader's.
 

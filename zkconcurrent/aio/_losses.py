@@ -101,7 +101,7 @@ class Holding:
     async def __aenter__(self) -> None:
         if self._task is not None:
             raise RuntimeError("a hold() is for one block: call hold() again for the next")
-        # Weakly, and in no variable: CPython 3.10 and 3.11 crash if the end of a coroutine frees the one that awaits it.
+        # Weakly, and in no variable: CPython 3.10 and 3.11 crash if a coroutine's end frees the one that awaits it.
         self._task = weakref.ref(asyncio.current_task())
         self._before = getattr(self._task(), "cancelling", int)()  # since Python 3.11
         check_depth(DEPTH_OF_END + 1)
