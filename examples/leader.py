@@ -36,7 +36,7 @@ def service(hosts: str, path: str, log: Path, number: int) -> None:
             term.publish(f"10.0.0.{number}:8080".encode())
             while not term.lost.wait(TICK) and not enough.is_set():
                 with log.open("a") as lines:
-                    lines.write(f"{term.token}\n")
+                    lines.write(f"{term.fencing_token}\n")
     election.withdraw()
     client.stop()
     client.close()

@@ -55,6 +55,7 @@ from ._threads.atomic import AtomicLong as AtomicLong
 from ._threads.barrier import Barrier as Barrier
 from ._threads.base.candidacy import Candidate as Candidate
 from ._threads.base.contender import Contender as Contender
+from ._threads.base.held import Held as Held
 from ._threads.base.queue_base import Claim as Claim
 from ._threads.base.queue_base import Empty as Empty
 from ._threads.base.queue_base import Full as Full

@@ -154,7 +154,7 @@ class Beat(Scheduler):
                     self._runs.path,
                 )
         self._heap = None  # Celery makes it anew
-        _log.info("leads, with token %s", term.token)
+        _log.info("leads, with token %s", term.fencing_token)
 
     def _write(self, change: Callable[[Runs], Runs]) -> Runs:
         """Write when entries were sent, unless this beat leads no more."""
@@ -163,9 +163,9 @@ class Beat(Scheduler):
 
         def changed(found: dict[str, Any]) -> dict[str, Any]:
             # The token raises the error itself if this beat knows that its term is over.
-            if found["token"] > term.token:
+            if found["token"] > term.fencing_token:
                 raise LockLostError(self._election.path, "another beat leads")
-            return {"token": term.token, "runs": change(found["runs"])}
+            return {"token": term.fencing_token, "runs": change(found["runs"])}
 
         runs: Runs = self._runs.update(changed)["runs"]
         return runs
@@ -181,7 +181,7 @@ class Beat(Scheduler):
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send an entry, unless the lead was lost since it was noted."""
         assert self._term is not None
-        _ = self._term.token  # raises if it is over
+        _ = self._term.fencing_token  # raises if it is over
         super().apply_entry(entry, producer=producer)
 
 

@@ -73,5 +73,5 @@ def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
     election = zkconcurrent.Election(zk, zk_path)
     term = election.wait(LONG)
     assert term is not None
-    assert term.token > token
+    assert term.fencing_token > token
     election.withdraw()

@@ -97,6 +97,7 @@ FILES = {
     ),
     *(
         "test_cancel_waits",
+        "test_held",
         "test_hold",
         "test_locks",
         "test_losses",

@@ -715,7 +715,7 @@ def test_to_lead(layout: str, counted: KazooClient, proxy: Proxy, zk_path: str) 
         term = block.__enter__()
     with proxy.costs():
         assert election.is_leader()
-        assert term.token
+        assert term.fencing_token
         assert not term.lost.is_set()
     if layout == "selector":
         with proxy.costs(sync=1, getData=1, setData=1, flights=2):

@@ -132,8 +132,8 @@ class OnTasks:
         return bool(call(lambda: self._made.acquire(blocking=blocking, timeout=timeout, **options)))
 
     def hold(self, timeout: float | None = None, **options: Any) -> HoldOnTasks:
-        """Return a block; each time that it is entered, the task enters a new one."""
-        return HoldOnTasks(lambda: self._made.hold(timeout, **options))
+        """Return a block."""
+        return HoldOnTasks(self._made.hold(timeout, **options))
 
     def __enter__(self) -> bool:
         call(self._made.__aenter__)
@@ -172,17 +172,15 @@ def wrapped(value: Any) -> Any:
 class HoldOnTasks:
     """The interface of threads, to the blocks that `hold()` makes."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._block = threading.local()
+    def __init__(self, block: Any) -> None:
+        self._block = block
 
     def __enter__(self) -> Any:
-        self._block.made = call(self._make)
-        return call(self._block.made.__aenter__)
+        held = call(self._block.__aenter__)
+        return tuple(map(wrapped, held)) if isinstance(held, tuple) else wrapped(held)
 
     def __exit__(self, *error: object) -> Any:
-        made = self._block.made
-        return call(lambda: made.__aexit__(*error))
+        return call(lambda: self._block.__aexit__(*error))
 
 
 class EventOnTasks:
@@ -241,6 +239,10 @@ class BoundedSemaphore(Semaphore):
     """`aio.BoundedSemaphore`."""
 
     _twin = aio.BoundedSemaphore
+
+
+class Held(OnTasks):
+    """`aio.Held`."""
 
 
 class Term(OnTasks):
@@ -313,6 +315,7 @@ globals().update(
 AtomicReference = globals()["SharedValue"]
 
 KINDS = {
+    aio.Held: Held,
     aio.Term: Term,
     aio.Lock: Lock,
     aio.RLock: RLock,

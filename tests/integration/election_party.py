@@ -17,7 +17,7 @@ def main(hosts: str, session: str, path: str, name: str, layout: str = "selector
     """Lead until the end."""
     zk = started(hosts, session)
     with Election(zk, path, id=name, layout=layout).lead() as term:
-        say(term.token)
+        say(term.fencing_token)
         sys.stdin.readline()
     zk.stop()
 

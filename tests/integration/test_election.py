@@ -43,8 +43,8 @@ def test_one_leads(layout: str, connect: Connect, zk: KazooClient, zk_path: str,
         with election.lead() as term:
             order.append(election.id)
             assert election.is_leader()
-            assert election.leader().token == term.token  # type: ignore[union-attr]
-            return int(term.token)
+            assert election.leader().token == term.fencing_token  # type: ignore[union-attr]
+            return int(term.fencing_token)
 
     with first.lead() as term:
         assert first.is_leader()
@@ -55,14 +55,14 @@ def test_one_leads(layout: str, connect: Connect, zk: KazooClient, zk_path: str,
         assert ids(first) == ids(third) == ["a", "b", "ü"]
         leader = third.leader()
         assert leader is not None
-        assert (leader.id, leader.data, leader.token) == ("a", b"a", term.token)
+        assert (leader.id, leader.data, leader.token) == ("a", b"a", term.fencing_token)
         assert leader.session == first.client.client_id[0]
         assert leader.node == f"{zk_path}/{children(zk, zk_path)[0]}"
         assert not second.is_leader()
         assert not any(each.done() for each in waiting)
         marker = "-lock-" if layout == "selector" else "-latch-"
         assert all(marker in name for name in children(zk, zk_path))
-        tokens = [term.token]
+        tokens = [term.fencing_token]
     tokens += [each.result(SOON) for each in waiting]
     assert order == ["b", "ü"]
     assert tokens == sorted(set(tokens))
@@ -141,7 +141,7 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     assert lost.is_set()
     assert not theirs.is_leader()
     with pytest.raises(RuntimeError, match="ended"):
-        _ = term.token
+        _ = term.fencing_token
     assert theirs.wait() is None
     terms = [each.result(SOON) for each in waiting]
     assert all(each.token == mine.leader().token for each in terms)  # type: ignore[union-attr]
@@ -176,11 +176,11 @@ def test_to_publish(zk: KazooClient, connect: Connect, zk_path: str) -> None:
                 term.publish(data)
                 leader = theirs.leader()
                 assert leader is not None
-                assert (leader.data, leader.token) == (data, term.token)
+                assert (leader.data, leader.token) == (data, term.fencing_token)
             with pytest.raises(RefusedError, match="max_request"):
                 term.publish(bytes(2_000_000))
             assert mine.is_leader()
-        for call in (lambda: term.publish(b"late"), lambda: term.token):
+        for call in (lambda: term.publish(b"late"), lambda: term.fencing_token):
             with pytest.raises(RuntimeError, match="has ended"):
                 call()
     assert not term.lost.is_set()
@@ -208,7 +208,7 @@ def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: 
     assert zk.exists(zk_path) is None
     coming = in_thread(next, leaders)
     with first.lead() as term:
-        assert coming.result(SOON).token == term.token
+        assert coming.result(SOON).token == term.fencing_token
         coming = in_thread(next, leaders)
         second.stand()
         eventually(queued(zk, zk_path, 2))
@@ -265,7 +265,7 @@ def test_a_term_that_is_lost(zookeeper: Server, zk: KazooClient, connect: Connec
         zookeeper.expire(election.client)
         assert term.lost.wait(SOON)
         assert not election.is_leader()
-        for call in (lambda: term.token, lambda: term.publish(b"late")):
+        for call in (lambda: term.fencing_token, lambda: term.publish(b"late")):
             with pytest.raises(LockLostError, match="another candidate may lead"):
                 call()
     assert raised.value.path == zk_path
@@ -350,7 +350,7 @@ def test_who_would_wait_for_itself(zk: KazooClient, zk_path: str) -> None:
     with election.lead() as term:
         with pytest.raises(RuntimeError, match="leads at"), Election(zk, zk_path).lead():
             pytest.fail("it leads twice")
-        assert term.token
+        assert term.fencing_token
         assert election.is_leader()
     election.stand()
     with pytest.raises(RuntimeError, match="stands at"), election.lead():
@@ -428,8 +428,8 @@ def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, s
     for next_one in (heir, third):
         term = next_one.wait(SOON)
         assert term is not None
-        assert term.token > token
-        token = term.token
+        assert term.fencing_token > token
+        token = term.fencing_token
         next_one.withdraw()
 
 

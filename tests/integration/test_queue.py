@@ -254,7 +254,7 @@ def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> 
     tokens = []
     for queue in (mine, theirs):
         with pytest.raises(ZeroDivisionError), queue.claim() as claim:
-            tokens.append(claim.token)
+            tokens.append(claim.fencing_token)
             assert claim.item == b"a"
             raise ZeroDivisionError
     assert tokens == sorted(set(tokens))

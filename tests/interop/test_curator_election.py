@@ -60,7 +60,7 @@ def test_java_follows_us(layout: str, client: KazooClient, java: CuratorClient, 
             with pytest.raises(RuntimeError, match="LeaderLatch"):
                 term.publish(b"10.0.0.7:8080")
         assert not theirs.leads()
-        token = term.token
+        token = term.fencing_token
     eventually(theirs.leads)
     leader = ours.leader()
     assert (leader.id, leader.session) == ("java ü", java.session)

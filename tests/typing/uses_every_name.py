@@ -136,7 +136,7 @@ def elections(zk: zkconcurrent.Client) -> None:
     election: zkconcurrent.Election = zkconcurrent.Election(zk, "/app/leader", id="one", layout="latch")
     with election.lead(timeout=5.0) as term:
         led: zkconcurrent.Term = term
-        token: int = term.token
+        token: int = term.fencing_token
         lost: threading.Event = term.lost
         lasts: float = term.remaining()
         term.publish(b"address")
@@ -227,7 +227,7 @@ def queues(zk: zkconcurrent.Client) -> None:
         jobs.put_nowait(b"two")
         with jobs.claim(timeout=5.0) as claim:
             claimed: zkconcurrent.Claim[bytes] = claim
-            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.token)
+            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.fencing_token)
         item: bytes = jobs.get() + jobs.get_nowait()
         jobs.task_done()
         jobs.join()

@@ -111,7 +111,7 @@ async def elections(zk: zkconcurrent.Client) -> None:
     election: aio.Election = aio.Election(zk, "/app/leader", id="one", layout="latch")
     async with election.lead(timeout=5.0, cancel_on_loss=False) as term:
         led: aio.Term = term
-        token: int = term.token
+        token: int = term.fencing_token
         lost: bool = term.lost.is_set() or await term.lost.wait()
         lasts: float = term.remaining()
         await term.publish(b"address")
@@ -197,7 +197,7 @@ async def queues(zk: zkconcurrent.Client) -> None:
         await jobs.put_nowait(b"two")
         async with jobs.claim(timeout=5.0) as claim:
             claimed: aio.Claim[bytes] = claim
-            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.token)
+            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.fencing_token)
         item: bytes = await jobs.get(timeout=1.0) + await jobs.get_nowait()
         await jobs.task_done()
         await jobs.join()

@@ -61,7 +61,7 @@ class Holder:
         self._given_up = False
         self._link: Link | None = None
         self._orders: SimpleQueue[bool] = SimpleQueue()
-        self._lock: Acquirable | None = None
+        self._lock: Acquirable[object] | None = None
         self._locks: list[LockBase] = []
         self._holds: list[Hold] = []
         # When the command began, a run of `--once-per` is made.
@@ -169,7 +169,7 @@ class Holder:
             if not hold.alive:
                 self._post("lost", _word(cause_of(hold.ticket)))
 
-    def _make(self, client: Client) -> Acquirable:
+    def _make(self, client: Client) -> Acquirable[object]:
         found = self._found
         self._servers = ",".join(sorted(f"{host}:{port}" for host, port in client.hosts))
         self._outer = _held_outside()
@@ -200,7 +200,7 @@ class Holder:
             return locks[0]
         return MultiLock(locks)
 
-    def _acquire(self, lock: Acquirable) -> bool:
+    def _acquire(self, lock: Acquirable[object]) -> bool:
         if self._found.nonblock:
             return lock.acquire(blocking=False)
         if self._deadline == math.inf:
@@ -225,7 +225,7 @@ class Holder:
             HELD: json.dumps(entries),
         }
 
-    def _release(self, lock: Acquirable) -> str | None:
+    def _release(self, lock: Acquirable[object]) -> str | None:
         """Release the lock; return the cause if it turns out that it had been lost."""
         try:
             lock.release()

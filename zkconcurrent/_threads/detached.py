@@ -43,7 +43,7 @@ class DetachedState(PathState):
         self.releases: LiveSet[object] = LiveSet()
 
 
-class DetachedLock(QueuedPrimitive, Acquirable):
+class DetachedLock(QueuedPrimitive, Acquirable[None]):
     """A lock that a named owner holds until it is released, even if the process dies or loses its session.
 
     The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
@@ -264,6 +264,9 @@ class DetachedLock(QueuedPrimitive, Acquirable):
             return ()
         by, since = self._acquired
         return (Possession("", held.token, by, self._session.now() - since),)
+
+    def _handle(self) -> None:
+        """Return nothing: the hold is the owner's, not this thread's."""
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""

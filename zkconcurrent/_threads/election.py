@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
@@ -13,75 +12,26 @@ from .._engine.holds import Hold
 from .._engine.session import Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._protocol.ticket import State
 from .._recipes.election import Leader
 from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.this_process import getpid
 from .base.candidacy import Candidate, LeaderLock, core_of_seat
-from .base.lock_base import TransactionT
+from .base.held import HeldByThread
 from .base.primitive import PickledByPath, kind_of, reports_loss
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class BaseTerm:
-    """What the terms of threads and of tasks share."""
-
-    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
-        self._leader_lock = seat
-        self._core = core_of_seat(seat)
-        self._hold = hold
-
-    @property
-    def token(self) -> int:
-        """The fencing token: a number that never decreases from leader to leader.
-
-        Raises:
-            LockLostError: the term was lost.
-            RuntimeError: the term has ended.
-            ClientError: the process was forked; the term belongs to its parent.
-        """
-        return self._core.check_term(self._hold).ticket.token
-
-    def remaining(self) -> float:
-        """Return for how many seconds the term surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
-        return self._core.left(self._hold)
-
-    def guard(self, transaction: TransactionT) -> TransactionT:
-        """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
-
-        Raises:
-            LockLostError: the term was lost.
-            RuntimeError: the term has ended.
-            ValueError: the transaction's client has another chroot, so it can't see the leader's node.
-        """
-        return self._leader_lock._guard(transaction, lambda: self._core.check_term(self._hold))
-
-    def __repr__(self) -> str:
-        hold = self._hold
-        state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
-        return f"<{kind_of(self)} at {id(self):#x}: {state} token={hold.ticket.token} node={hold.ticket.node!r}>"
-
-
 @public
-class Term(BaseTerm):
+class Term(HeldByThread):
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    @property
-    def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`.
-
-        Raises:
-            ClientError: the process was forked; the term belongs to its parent.
-        """
-        session = self._core.session
-        session.check_not_forked(self._core.path)
-        session.check_lease()
-        with session.lock:
-            return self._hold.loss.event
+    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
+        super().__init__(core_of_seat(seat), hold)
+        self._leader_lock = seat
 
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
@@ -264,7 +214,7 @@ class Election(PickledByPath):
             if (term := self.wait(0)) is None:
                 return None
             result = function(*args, **kwargs)
-            _ = term.token  # raises if it is over
+            _ = term.fencing_token  # raises if it is over
             return result
 
         return call

@@ -32,6 +32,7 @@ from .._runtime.waiting import Steps, ends_by_itself
 from .base.callbacks import Callbacks
 from .base.cancel import cancel_waits
 from .base.contender import Contender
+from .base.held import Held
 from .base.lock_base import Acquirable, LockBase, core_of
 from .base.lock_core import LockCore
 from .base.primitive import OnLost, OnSuspect, kind_of
@@ -46,11 +47,13 @@ EndingHolds: TypeAlias = "list[tuple[LockCore, Hold, Call]]"
 """Holds that are being released, and the calls that wait until their nodes are gone."""
 
 
-class MultiLock(Named, Acquirable, Callbacks):
+class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
+
+    The block of its `hold()` gives the handle of each hold, in the order of `locks`.
 
     It has `lost`, `on_lost`, `suspect`, `on_suspect`, `remaining()`, `owner()` and `hold_count()`, each for all its
     locks together. It has no `fencing_token`, as each lock fences its own resource and the tokens of two services have
@@ -170,6 +173,9 @@ class MultiLock(Named, Acquirable, Callbacks):
 
     def _lock_cores(self) -> Sequence[LockCore]:
         return self._cores
+
+    def _handle(self) -> tuple[Held, ...]:
+        return tuple(Held(core, hold) for core, hold in self._holds())
 
     def _holds(self) -> list[tuple[LockCore, Hold]]:
         """Return the caller's holds."""

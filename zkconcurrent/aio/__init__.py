@@ -21,6 +21,7 @@ from ._event import Event as Event
 from ._group import Group as Group
 from ._group import Joining as Joining
 from ._group import Membership as Membership
+from ._held import Held as Held
 from ._latch import CountDownLatch as CountDownLatch
 from ._lock import Lock as Lock
 from ._losses import Lost as Lost

@@ -98,7 +98,7 @@ class DetachedLock(PrimitiveTwin):
     async def _acquire_for_block(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         return await self.acquire(blocking=blocking, timeout=timeout)
 
-    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
+    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding[None]:
         """Return an `async with` block that holds the lock, and runs only if the lock is acquired in time.
 
         Args:
@@ -109,6 +109,9 @@ class DetachedLock(PrimitiveTwin):
             TimeoutError: the lock was not acquired in time. The start of the block raises this.
         """
         return Holding(self, timeout, blocking, cancel_on_loss=False)
+
+    def _handle(self) -> None:
+        """Return nothing: the hold is the owner's, not this task's."""
 
     async def __aenter__(self) -> None:
         if not await self.acquire():

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
+from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import ErrorKind, Traceback, public
 from .._threads.base.candidacy import Candidate, LeaderLock, core_of_seat
 from .._threads.base.primitive import kind_of
-from .._threads.election import BaseTerm, candidate_id, check_leader
-from ._losses import Holding, Lost
+from .._threads.election import candidate_id, check_leader
+from ._held import Held, HeldByTask
+from ._losses import Holding
 from ._tasks import of_tasks
 from ._twin import LockBase, PrimitiveTwin, awaited, forwarded, resolve
 
@@ -25,15 +27,12 @@ _Core = of_tasks(LeaderLock)
 
 
 @public
-class Term(BaseTerm):
+class Term(HeldByTask):
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    @property
-    def lost(self) -> Lost:
-        """The loss of the term, or its end by `withdraw()`: ask its `is_set()`, or await its `wait()`."""
-        core = self._core
-        core.session.check_not_forked(core.path)
-        return Lost([(core.session, lambda: self._hold.loss)])
+    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
+        super().__init__(core_of_seat(seat), hold)
+        self._leader_lock = seat
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
@@ -49,14 +48,14 @@ class Leading:
         if timeout is not None:
             check_seconds("timeout", timeout)
         self._seat = seat
-        self._holding = Holding(twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
+        self._holding: Holding[Held] = Holding(
+            twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss
+        )
 
     async def __aenter__(self) -> Term:
         seat = self._seat
-        await self._holding.__aenter__()
-        hold = core_of_seat(seat).mine()
-        assert hold is not None
-        return Term(seat, hold)
+        held = await self._holding.__aenter__()
+        return Term(seat, held._hold)
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         await self._holding.__aexit__(kind, error, traceback)
@@ -144,7 +143,7 @@ class Election(PrimitiveTwin):
             if (term := await self.wait(0)) is None:
                 return None
             result = await function(*args, **kwargs)
-            _ = term.token  # raises if it is over
+            _ = term.fencing_token  # raises if it is over
             return result
 
         return call

@@ -6,7 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .._engine.loss import Loss
 from .._engine.session import Session
@@ -16,6 +16,7 @@ from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.waiting import call_soon
 from .._threads.base.primitive import OnLost, OnSuspect
 
+H = TypeVar("H", covariant=True)
 # The frames that the end of an `async with` block needs.
 DEPTH_OF_END = 8
 
@@ -85,7 +86,7 @@ class _LossCallback:
         """Do nothing more: `set` has had the method called."""
 
 
-class Holding:
+class Holding(Generic[H]):
     """An `async with` block that holds a lock and is cancelled when the hold is lost; `lock.hold()` makes it."""
 
     def __init__(self, lock: Any, timeout: float | None, blocking: bool, cancel_on_loss: bool) -> None:
@@ -97,8 +98,9 @@ class Holding:
         self._listener: _LossCallback | None = None
         self._cancelled = False
         self._before = 0
+        self._held: H | None = None
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> H:
         if self._task is not None:
             raise RuntimeError("a hold() is for one block: call hold() again for the next")
         # Weakly, and in no variable: CPython 3.10 and 3.11 crash if a coroutine's end frees the one that awaits it.
@@ -111,6 +113,8 @@ class Holding:
             raise await core._not_acquired(self._timeout if self._blocking else 0, since)
         if self._cancel_on_loss:
             self._listener = self._lock.lost._listen(self._cancel)
+        self._held = held = self._lock._handle()
+        return held  # type: ignore[no-any-return]
 
     def _cancel(self) -> None:
         self._cancelled = True
@@ -120,6 +124,8 @@ class Holding:
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._listener is not None:
             self._listener.over = True
+        if getattr(self._held, "_released", False):
+            return
         if self._cancelled and self._is_only_ours() and isinstance(error, asyncio.CancelledError):
             try:
                 self._lock.release()

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 from .._threads import multilock as _multilock
 from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import OnLost, OnSuspect, kind_of
+from ._held import Held
 from ._losses import Lost, on_loop
 from ._tasks import Completion, ReleaseCompletion, of_tasks
 from ._twin import Acquirable, LockBase, awaited, forwarded, wrapped
@@ -15,7 +16,7 @@ from ._twin import Acquirable, LockBase, awaited, forwarded, wrapped
 _Core = of_tasks(_multilock.MultiLock)
 
 
-class MultiLock(Acquirable):
+class MultiLock(Acquirable[tuple[Held, ...]]):
     """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:
@@ -48,6 +49,9 @@ class MultiLock(Acquirable):
 
     def _lock_cores(self) -> Iterable[LockCore]:
         return self._core._cores  # type: ignore[no-any-return]
+
+    def _handle(self) -> tuple[Held, ...]:
+        return tuple(Held(core, hold) for core, hold in self._core._holds())
 
     def release(self) -> Completion:
         """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""

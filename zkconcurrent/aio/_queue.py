@@ -300,7 +300,7 @@ class Claim(_queue_base.BaseClaim[T]):
     Attributes:
         item: the item.
         attempts: how often it was claimed, this time included, also by consumers that were killed.
-        token: the claim's fencing token: a later claim of the same item has a greater one.
+        fencing_token: a later claim of the same item has a greater one.
     """
 
     async def __aenter__(self) -> Claim[T]:

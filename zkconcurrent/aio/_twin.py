@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from functools import update_wrapper
 from inspect import signature
-from typing import Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, NoReturn, ParamSpec, TypeVar
 
 from .._engine.session import Session
 from .._errors import LockLostError
@@ -23,7 +23,8 @@ from .._runtime.public import ErrorKind, Named, Traceback
 from .._threads.base import lock_base
 from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import not_held, reports_loss
-from ._losses import DEPTH_OF_END, Holding, Lost
+from ._held import Held
+from ._losses import DEPTH_OF_END, H, Holding, Lost
 from ._tasks import Completion, Pending, ReleaseCompletion, forsake, in_background, release_with_task
 
 T = TypeVar("T")
@@ -157,8 +158,8 @@ class PrimitiveTwin(Twin):
         return in_background(session, pending)
 
 
-class Acquirable(Twin, ABC):
-    """A primitive that tasks acquire and release, and use in `async with` blocks."""
+class Acquirable(Twin, ABC, Generic[H]):
+    """A primitive that tasks acquire and release, and use in `async with` blocks; `hold()` gives an `H`."""
 
     # Only the task that acquired it may release it.
     _owned = True
@@ -238,6 +239,10 @@ class Acquirable(Twin, ABC):
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it."""
 
+    @abstractmethod
+    def _handle(self) -> H:
+        """Return the handle of the hold that the task has just acquired."""
+
     async def __aenter__(self) -> None:
         check_depth(DEPTH_OF_END)
         if not await self._acquire_for_block():
@@ -255,8 +260,10 @@ class Acquirable(Twin, ABC):
             if reports_loss(kind):
                 raise
 
-    def hold(self, timeout: float | None = None, *, blocking: bool = True, cancel_on_loss: bool = True) -> Holding:
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, cancel_on_loss: bool = True) -> Holding[H]:
         """Return an `async with` block that holds the lock, and ends when the hold is lost.
+
+        `as` gives the handle of the hold.
 
         When the hold is lost, the block's task is cancelled, and the block raises `LockLostError` in place of the
         cancellation, as `asyncio.timeout()` raises `TimeoutError`.
@@ -300,7 +307,7 @@ class Acquirable(Twin, ABC):
         return any(gone)
 
 
-class LockBase(Acquirable, PrimitiveTwin):
+class LockBase(Acquirable[Held], PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`.
 
     Attributes:
@@ -313,6 +320,11 @@ class LockBase(Acquirable, PrimitiveTwin):
 
     def _lock_cores(self) -> Iterable[LockCore]:
         return (self._lock_core,)
+
+    def _handle(self) -> Held:
+        hold = self._lock_core.mine()
+        assert hold is not None
+        return Held(self._lock_core, hold)
 
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.

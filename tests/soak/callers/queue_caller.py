@@ -68,7 +68,7 @@ class QueueCaller(Caller):
         item, token = "", 0
         try:
             with self._queue.claim(**how) as claim:
-                item, token = claim.item.decode(), claim.token
+                item, token = claim.item.decode(), claim.fencing_token
                 self._say(What.CLAIMED, "claim", item, token=token, note=str(claim.attempts))
                 self.work(seconds)
                 self._say(What.GIVES_BACK if gives_back else What.ACKNOWLEDGES, "claim", item, token=token)

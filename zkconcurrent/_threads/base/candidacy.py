@@ -32,7 +32,7 @@ from ..._errors import ClientError, LockLostError, WaitCancelledError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Node, Recipe
 from ..._protocol.rules import LATCH, MUTEX, Rule
-from ..._protocol.ticket import State, Ticket
+from ..._protocol.ticket import Ticket
 from ..._protocol.told import origin_of
 from ..._recipes.election import Leader, follow, look, publish
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
@@ -255,6 +255,7 @@ class LeaderCore(LockCore):
     """The machinery of an election's seat: a lock whose nodes have the candidate's data, and whose holds are terms."""
 
     path_state: ElectionState
+    over = "the term at {} has ended: lead again for a new one"
     # A candidate is content to wait for as long as another leads.
     owned: bool | None = None
 
@@ -285,30 +286,10 @@ class LeaderCore(LockCore):
             hold.ticket.token,
         )
 
-    def check_term(self, hold: Hold) -> Hold:
-        """Return the hold of a term that goes on.
-
-        Raises:
-            LockLostError: it was lost.
-            RuntimeError: it has ended.
-            ClientError: the process was forked; the term belongs to its parent.
-        """
-        self.session.check_not_forked(self.path)
-        self.session.check_lease()
-        if (error := self.why_over(hold)) is not None:
-            raise error
-        return hold
-
-    def why_over(self, hold: Hold) -> Exception | None:
-        """Return why a term is over; None if it goes on."""
-        if hold.ticket.state is State.LOST:
-            return self.lost_error(hold)
-        return None if hold.alive else RuntimeError(f"the term at {self.path} has ended: lead again for a new one")
-
     def publish(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
         """Replace the data of the leader's node, in this call."""
         yield from call.run(publish(hold.ticket, data))
-        self.check_term(hold)
+        self.check_lasts(hold)
 
     def holds_any(self) -> bool:
         """Return whether any thread or task of this client leads, as last known."""
@@ -390,7 +371,7 @@ class LeaderLock(LockBase):
                 "layout 'selector' in every client"
             )
         core = self._lock_core
-        core.check_term(hold)
+        core.check_lasts(hold)
         call = Call(self._session, self._path)
         call.why_end = partial(core.why_over, hold)
         return self._await(call, core.publish(call, hold, data))

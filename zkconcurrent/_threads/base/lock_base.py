@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from ..._arguments.functions import check_callbacks
 from ..._arguments.limits import check_label
@@ -20,7 +20,7 @@ from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
 from ..._engine.patience import CLEAN_UP_PATIENCE
 from ..._errors import LockLostError, ZkConcurrentError
-from ..._kazoo.link import KazooClient, TransactionRequest
+from ..._kazoo.link import KazooClient
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
@@ -28,6 +28,7 @@ from ..._runtime.public import ErrorKind, Traceback
 from ..._runtime.waiting import Steps
 from .callbacks import Callbacks
 from .contender import Contender
+from .held import Held, TransactionT, guard
 from .lock_core import LockCore, QueueCore
 from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, kind_of, not_held, reports_loss
 
@@ -35,20 +36,13 @@ from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, kind_of, not
 FRAMES_OF_END = 14
 
 
-class Transaction(Protocol):
-    """A kazoo `TransactionRequest`."""
-
-    @property
-    def client(self) -> KazooClient: ...
-
-    def check(self, path: str, version: int, /) -> object: ...
+H = TypeVar("H", covariant=True)
 
 
-TransactionT = TypeVar("TransactionT", bound=Transaction)
-
-
-class Acquirable(BlockingCalls, ABC):
+class Acquirable(BlockingCalls, ABC, Generic[H]):
     """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
+
+    `H` is what the block of `hold()` gives.
 
     Attributes:
         _missed: the words for an acquire that has failed.
@@ -64,10 +58,10 @@ class Acquirable(BlockingCalls, ABC):
     def release(self) -> None:
         """Release the lock; see `threading`."""
 
-    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
+    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding[H]:
         """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
 
-        The block may be entered again, also by several threads. It ends as a `with lock` block does.
+        `as` gives the handle of the hold. The block ends as a `with lock` block does.
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
@@ -91,6 +85,10 @@ class Acquirable(BlockingCalls, ABC):
     @abstractmethod
     def hold_count(self) -> int:
         """Return how many acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
+
+    @abstractmethod
+    def _handle(self) -> H:
+        """Return the handle of the hold that the caller has just acquired."""
 
     def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire as `acquire` does, for a block: its own thread or task releases, at its end."""
@@ -150,26 +148,41 @@ class Acquirable(BlockingCalls, ABC):
         return TimeoutError(f"{self._missed} {f'within {timeout:g} s' if timeout else 'in one attempt'}: {where}")
 
 
-class Holding:
-    """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
+class Holding(Generic[H]):
+    """A `with` block that holds a lock; `lock.hold()` makes it."""
 
-    def __init__(self, lock: Acquirable, timeout: float | None, blocking: bool, **how: bool) -> None:
+    def __init__(self, lock: Acquirable[H], timeout: float | None, blocking: bool, **how: bool) -> None:
         self._lock = lock
         # How to release it.
         self._how = how
         self._timeout = timeout
         self._blocking = blocking
+        self._unused = [True]
+        self._held: H | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> H:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
+        try:
+            self._unused.pop()  # R4: by one thread
+        except IndexError:
+            raise RuntimeError("a hold() is for one block: call hold() again for the next") from None
         # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
         check_depth(FRAMES_OF_END)
-        since = lock._session.now()
-        if not lock._acquire_for_block(blocking, timeout):
-            raise lock._not_acquired(timeout if blocking else 0, since)
+        since, before = lock._session.now(), lock.hold_count()
+        try:
+            if not lock._acquire_for_block(blocking, timeout):
+                raise lock._not_acquired(timeout if blocking else 0, since)
+            self._held = held = lock._handle()
+            return held
+        except BaseException:
+            # If an interrupt struck after the grant, the block does not run.
+            if lock.hold_count() > before:
+                lock.release(**self._how)
+            raise
 
     def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        self._lock.__exit__(kind, error, traceback, **self._how)
+        if not getattr(self._held, "_released", False):
+            self._lock.__exit__(kind, error, traceback, **self._how)
 
 
 class QueuedPrimitive(Primitive):
@@ -207,7 +220,7 @@ class QueuedPrimitive(Primitive):
         return self._run(self._lock_core.contenders(), lambda line: line[1])
 
 
-class LockBase(QueuedPrimitive, Acquirable, Callbacks):
+class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
     """The methods of all locks."""
 
     _lock_core: LockCore
@@ -252,6 +265,11 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
 
     def _new_core(self) -> LockCore:
         return self._core_type(self._path_state, self._rule, self._identity)
+
+    def _handle(self) -> Held:
+        hold = self._lock_core.mine()
+        assert hold is not None
+        return Held(self._lock_core, hold)
 
     def _start_on_revoke(self) -> None:
         if self._on_revoke is not None:
@@ -345,18 +363,7 @@ class LockBase(QueuedPrimitive, Acquirable, Callbacks):
             RuntimeError: the caller has no hold that it may release.
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
-        return self._guard(transaction, self._lock_core.must_hold)
-
-    def _guard(self, transaction: TransactionT, held: Callable[[], Hold]) -> TransactionT:
-        if not isinstance(transaction, TransactionRequest):
-            raise TypeError(
-                f"transaction must be a kazoo TransactionRequest, as `client.transaction()` returns one, not "
-                f"{kind_of(transaction)}"
-            )
-        if transaction.client.chroot != self._client.chroot:
-            raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
-        transaction.check(held().ticket.node, -1)  # exists, in any version
-        return transaction
+        return guard(self._lock_core, transaction, self._lock_core.must_hold)
 
     def _describe(self, hold: Hold | None) -> str:  # noqa: ARG002
         """Return the part of the repr that describes the current hold."""

@@ -203,12 +203,14 @@ class LockCore(QueueCore):
         holds: the holds in the lock's role, by owner.
         first_look: the first look at the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
+        over: the words for the use of a hold that has ended.
         owned: only the owner of a hold can end it, also one that no block has acquired; None: its holds are no part of
             a deadlock.
         limit: for how long its holds may last; None for ever.
     """
 
     not_held = "release unlocked lock"
+    over = "the hold of {} has ended: acquire again for a new one"
     owned: bool | None = False
     limit: Limit | None = None
     first_look: FirstLook | None = None
@@ -269,6 +271,28 @@ class LockCore(QueueCore):
     def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:
         """Return the error for a lost hold; see `check`."""
         return lost_error(hold, owed)
+
+    def check_lasts(self, hold: Hold) -> Hold:
+        """Return a hold that goes on, whoever asks.
+
+        Raises:
+            LockLostError: it was lost.
+            RuntimeError: it has ended.
+            ClientError: the process was forked; the hold belongs to its parent.
+        """
+        self.session.check_not_forked(self.path)
+        self.session.check_lease()
+        if (error := self.why_over(hold)) is not None:
+            raise error
+        return hold
+
+    def why_over(self, hold: Hold) -> Exception | None:
+        """Return why a hold is over; None if it goes on."""
+        # A ticket that was handed on is another hold's.
+        there = self.path_state.has(hold)
+        if hold.ticket.state is State.LOST and (there or hold.loss.told):
+            return self.lost_error(hold)
+        return None if there and hold.alive else RuntimeError(self.over.format(self.path))
 
     def must_hold(self) -> Hold:
         """Return the hold that the extras apply to.

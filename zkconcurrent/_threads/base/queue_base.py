@@ -392,7 +392,7 @@ class BaseClaim(Generic[T]):
 
     item: T
     attempts: int
-    token: int
+    fencing_token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
         # It runs the calls; for tasks, it makes pending ones.
@@ -409,7 +409,7 @@ class BaseClaim(Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):  # called for missing attributes only
-            if name not in ("item", "attempts", "token"):
+            if name not in ("item", "attempts", "fencing_token"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise AttributeError(
                 f"a claim has its {name} only once its block has begun: `with queue.claim() as claim:`, in a coroutine "
@@ -425,7 +425,7 @@ class BaseClaim(Generic[T]):
             # Another block of this claim may have begun while this one waited. The error ends the call before the item
             # is the caller's, so the item is given back.
             self._check_free()
-            self.item, self.attempts, self.token = taken.item, taken.attempts, taken.token
+            self.item, self.attempts, self.fencing_token = taken.item, taken.attempts, taken.token
             self._owner, self._since = self._queue._identity(), self._session.now()
             self._taken = taken
         return self
@@ -508,7 +508,7 @@ class Claim(BaseClaim[T]):
         item: the item.
         attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
             could not decode the item counts, too.
-        token: the claim's fencing token: a later claim of the same item has a greater one.
+        fencing_token: a later claim of the same item has a greater one.
     """
 
     def __enter__(self) -> Claim[T]:

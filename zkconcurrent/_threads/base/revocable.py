@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from ..._recipes.revoke import revoke
+from .held import Held
 from .lock_base import Holding, LockBase
 
 
@@ -15,10 +16,10 @@ class RevocableLock(LockBase):
     def release(self, *, wait: bool = True) -> None:
         """Release the lock; with `wait` False, do not wait until it is free."""
 
-    def hold(self, timeout: float | None = None, *, blocking: bool = True, wait_release: bool = True) -> Holding:
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, wait_release: bool = True) -> Holding[Held]:
         """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
 
-        The block may be entered again, also by several threads. It ends as a `with lock` block does.
+        `as` gives the handle of the hold. The block ends as a `with lock` block does.
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
