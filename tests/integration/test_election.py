@@ -144,7 +144,7 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
         _ = term.fencing_token
     assert theirs.wait() is None
     terms = [each.result(SOON) for each in waiting]
-    assert all(each.token == mine.leader().token for each in terms)  # type: ignore[union-attr]
+    assert all(each.fencing_token == mine.leader().token for each in terms)  # type: ignore[union-attr]
     assert mine.is_leader()
     mine.withdraw()
     mine.withdraw()
@@ -285,7 +285,7 @@ def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, c
     mine.stand()
     before = mine.wait(SOON)
     assert before is not None
-    token = before.token
+    token = before.fencing_token
     theirs.stand()
     eventually(queued(zk, zk_path, 2))
     if trouble == "expire":
@@ -299,9 +299,9 @@ def test_a_candidacy_goes_on(zookeeper: Server, trouble: str, zk: KazooClient, c
     theirs.withdraw()
     after = mine.wait(SOON)
     assert after is not None
-    assert after.token > token
+    assert after.fencing_token > token
     with pytest.raises(LockLostError):
-        _ = before.token
+        _ = before.fencing_token
     mine.withdraw()
 
 

@@ -9,10 +9,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import InThread
-from tests.every_primitive import sleeps
-from tests.helpers.contenders import children
+from tests.helpers.contenders import at_the_handoff, children
 from tests.helpers.eventually import eventually
 from zkconcurrent import Lock, LockLostError, MultiLock, RLock, Semaphore
+from zkconcurrent._engine import local_handoff
 
 each = pytest.mark.parametrize("kind", [Lock, RLock, Semaphore], ids=lambda kind: kind.__name__)
 
@@ -90,12 +90,21 @@ def test_a_release_by_another_thread(zk: KazooClient, zk_path: str, in_thread: I
         assert held.remaining() > 0
 
 
-def test_a_hold_that_was_handed_on(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+def visit(lock: Any) -> int:
+    """Acquire and release, and return the fencing token."""
+    with lock:
+        return int(lock.fencing_token)
+
+
+def test_a_hold_that_was_handed_on(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread that gets the node of an unfair lock has a hold of its own."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = Lock(zk, zk_path, fair=False)
     with lock.hold() as held:
-        waiting = in_thread(lambda: lock.acquire(timeout=20) and lock.fencing_token)
-        eventually(lambda: sleeps(zk))
+        waiting = in_thread(visit, lock)
+        eventually(at_the_handoff(lock, 1))
         token = held.fencing_token
     assert waiting.result(20) == token
     assert held.remaining() == 0

@@ -34,15 +34,12 @@ REENTRANT = ("RLock", "read lock", "write lock", "MultiLock")
 
 @every
 def test_held(which: str, zk: KazooClient, zk_path: str) -> None:
-    """The block holds, and gives nothing; it releases at its end, also after an error, which it leaves alone."""
+    """The block holds; it releases at its end, also after an error, which it leaves alone."""
     lock = MAKE[which](zk, zk_path)
-    block = lock.hold(timeout=20)
-    for _ in range(2):
-        with block as nothing:
-            assert nothing is None
-            assert lock.hold_count() == 1
-            assert ephemerals(zk, zk_path)
-        eventually(lambda: not ephemerals(zk, zk_path))
+    with lock.hold(timeout=20):
+        assert lock.hold_count() == 1
+        assert ephemerals(zk, zk_path)
+    eventually(lambda: not ephemerals(zk, zk_path))
     for error in (ZeroDivisionError, KeyboardInterrupt):
         with pytest.raises(error), lock.hold():
             raise error
@@ -102,20 +99,3 @@ def test_several(zk: KazooClient, zk_path: str) -> None:
         with both.hold():
             assert (both.hold_count(), a.hold_count(), b.hold_count()) == (1, 3, 1)
     assert both.hold_count() == 0
-
-
-def test_a_block_of_many_threads(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Threads that share a block exclude each other."""
-    lock, inside = Lock(connect(), zk_path), []
-    block = lock.hold(timeout=60)
-
-    def visit() -> None:
-        for _ in range(10):
-            with block:
-                inside.append(1)
-                assert len(inside) == 1
-                zk.exists(zk_path)
-                inside.pop()
-
-    for each in [in_thread(visit) for _ in range(4)]:
-        each.result(60)

@@ -360,7 +360,7 @@ def test_a_claim_whose_session_ends_before_its_answer(
         claimed.set()
         with pytest.raises(Empty):
             first.result(30)
-        assert zk.get(f"{zk_path}/claims/{names(zk, zk_path, 'claims')[0]}")[1].czxid == second.token
+        assert zk.get(f"{zk_path}/claims/{names(zk, zk_path, 'claims')[0]}")[1].czxid == second.fencing_token
     assert names(zk, zk_path, "items") == []
 
 

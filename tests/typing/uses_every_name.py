@@ -72,8 +72,8 @@ def locks(zk: zkconcurrent.Client) -> None:
         several.owner(),
     )
     for any_held in (lock, rlock, read, write, several, semaphore, bounded):
-        with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False) as nothing:
-            assert nothing is None
+        with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False):
+            pass
         count: int = any_held.hold_count() + any_held.cancel_waits()
     for own in (lock, rlock, read, write):
         asked: int = own.revoke()
@@ -86,6 +86,14 @@ def locks(zk: zkconcurrent.Client) -> None:
         owner: zkconcurrent.Contender | None = one.owner()
         waiters: list[zkconcurrent.Contender] = one.waiters()
         with_any(one)
+        with one.hold(2.5) as handle:
+            its: zkconcurrent.Held = handle
+            began: tuple[int, datetime.datetime] = (handle.fencing_token, handle.since)
+            over: bool = handle.lost.is_set() or not handle.remaining()
+            committed: object = handle.guard(zk.transaction()).commit()
+            handle.release()
+    with several.hold() as handles:
+        tokens: list[int] = [each.fencing_token for each in handles]
     if owner is not None:
         said: tuple[str | None, int | None, str | None] = (owner.host, owner.pid, owner.thread)
         queued: datetime.datetime = owner.queued

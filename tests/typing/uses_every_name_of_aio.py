@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -57,8 +58,11 @@ async def locks(zk: zkconcurrent.Client) -> None:
         token: int = each.fencing_token
         suspect: bool = each.suspect
         remaining: float = each.remaining()
-        async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as nothing:
-            assert nothing is None
+        async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as handle:
+            its: aio.Held = handle
+            began: tuple[int, datetime.datetime, float] = (handle.fencing_token, handle.since, handle.remaining())
+            over: bool = handle.lost.is_set() or await handle.lost.wait()
+            await handle.release()
         count: int = each.hold_count() + each.cancel_waits()
         lost: aio.Lost = each.lost
         is_lost: bool = lost.is_set() or await lost.wait()
@@ -67,6 +71,8 @@ async def locks(zk: zkconcurrent.Client) -> None:
     both: bool = await several.acquire(timeout=2.5) and (several.locked() or await several.fetch_locked())
     first_lost: aio.Lost = several.lost
     locks: tuple[object, ...] = several.locks
+    async with several.hold() as handles:
+        tokens: list[int] = [each.fencing_token for each in handles]
     all_held_by: zkconcurrent.Contender | None = await several.owner()
     await several.release()
     await semaphore.acquire(permits=2)

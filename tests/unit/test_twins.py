@@ -18,7 +18,7 @@ TWINS = sorted(
     for name in aio.__all__
     if isinstance(getattr(aio, name), type)
     and hasattr(zkconcurrent, name)
-    and name not in ("Claim", "Term", "Membership", "Lost")  # made by others; an event of the listeners
+    and name not in ("Claim", "Held", "Term", "Membership", "Lost")  # made by others; an event of the listeners
 )
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
