@@ -304,7 +304,7 @@ class History:
         return f"+{bisect_right(changes, word)}" if isinstance(word, Zxid | Seen) else str(word)
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("LINK_HISTORIES", "5"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LINK_HISTORIES", "3"))))
 def test_history(seed: int, zookeeper: Server, path: str) -> None:
     """Both servers give the same results and events."""
     said = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,108 +12,13 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.watches import DATA, RemovalWithdrawn
-from zkconcurrent._protocol.operations import Check, Container, Create, CreateEphemeral, Delete
-from zkconcurrent._protocol.ticket import Ticket
+from zkconcurrent._protocol.operations import Container, Create
 from zkconcurrent.testing import Server
 
 
 def container(session: Session, path: str) -> None:
     """Make a container."""
     assert not isinstance(ask(session, ("make_container", path))[0], Exception)
-
-
-def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
-    """Of each write that succeeded and of each `sync`, that it is no write; of no failure, and of no read."""
-    session = bench.session(timeout=60.0)  # of which no heartbeat is due but the first
-    wait(session, lambda: session.heartbeat._last > -math.inf and not session.heartbeat._unanswered)
-    lease, told = session.registry.lease, list[tuple[float, float, bool]]()
-    answered = lease.answered
-
-    def noted(sent: float, at: float, *, write: bool) -> None:
-        told.append((sent, at, write))
-        answered(sent, at, write=write)
-
-    lease.answered = noted  # type: ignore[method-assign]
-    container(session, path)
-    container(session, f"{path}/queue")
-    assert [write for *_, write in told].count(True) == 2
-    ticket = Ticket(f"{path}/queue", "one-", lease)
-    succeed = [
-        ("create", f"{path}/x-", b""),
-        ("create_persistent", f"{path}/state", b""),
-        ("set_data", f"{path}/state", b"new", 0),
-        ("check", [path, f"{path}/state"]),
-        ("multi", (Check(path), CreateEphemeral(ticket, "x-", b""))),
-        ("delete", f"{path}/state"),
-        ("check_root",),
-    ]
-    fail = [
-        ("create", f"{path}/none/x-", b""),
-        ("make_container", path),
-        ("create_persistent", path, b""),
-        ("set_data", path, b"", 7),
-        ("check", [path, f"{path}/none"]),
-        ("multi", (Check(path), Delete(f"{path}/none"))),
-        ("delete", path),
-    ]
-    read = [("get", path), ("children", path), ("get", f"{path}/none")]
-    for requests, writes in (succeed, 1), (fail, 0), (read, 0):
-        for each in requests:
-            told.clear()
-            began = session.clock()
-            (answer,) = ask(session, each)
-            assert isinstance(answer, Exception) is (
-                (requests is fail and each[0] != "check") or each[-1] == f"{path}/none"
-            )
-            mine = [(sent, at) for sent, at, write in told if write]
-            assert len(mine) == writes, each
-            assert all(began <= sent <= at <= session.clock() for sent, at in mine)
-    told.clear()
-    ask(session, ("sync", path))
-    assert {write for *_, write in told} == {False}
-
-
-def anew(bench: Bench, session: Session) -> float:
-    """Return the session timeout as it is negotiated on the next connection."""
-    lease = session.registry.lease
-    assert lease is not None
-    session.timeout, lease.timeout = 0.0, math.inf
-    bench.cut(session)
-    ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
-    assert session.registry.lease is lease
-    assert session.timeout == lease.timeout
-    return lease.timeout
-
-
-def told_by_kazoo(session: Session, timeout: float) -> None:
-    """Kazoo's thread tells the session timeout, as for a client that was connected before the library saw it."""
-    opening = session.link.transport.opening
-    opening.handshake = opening.old_timeout = None
-    session.link.transport.nudge()
-    wait(session, lambda: session.link.leases.negotiated() == timeout)
-
-
-def test_the_negotiated_timeout(bench: Bench) -> None:
-    """The session timeout is read right, of an old connection and after a reconnect; kazoo's thread tells it anew."""
-    session = bench.session()
-    assert session.timeout == session.registry.lease.timeout == 6.0
-    assert anew(bench, session) == 6.0
-    if not isinstance(bench, Simulated):
-        session.link.client._session_timeout = 1  # the message if nothing was found
-        told_by_kazoo(session, 6.0)
-
-
-def test_the_clamped_timeout() -> None:
-    """Of a server that allows less than was asked for, the timeout is the server's; after a reconnect too."""
-    with Server(max_session_timeout=4.0) as server:
-        bench = Real(server)
-        try:
-            session = bench.session(timeout=30.0)
-            assert session.timeout == session.registry.lease.timeout == 4.0
-            assert anew(bench, session) == 4.0
-            told_by_kazoo(session, 4.0)
-        finally:
-            bench.close()
 
 
 @pytest.mark.fault(239)

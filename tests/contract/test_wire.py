@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import select
 import socket
 import ssl
@@ -18,18 +17,14 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
-from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
+from kazoo.protocol.serialization import GetData, SetData
 
 from tests.conftest import InThread
-from tests.helpers.bench import ask
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
-from zkconcurrent import Lock
-from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.sockets import Poller, wait_for_files
-from zkconcurrent._kazoo.transport import XIDS, Transport
-from zkconcurrent._kazoo.watches import on_connection_thread
+from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
 
 TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and its issuer's
@@ -63,73 +58,11 @@ def read(client: KazooClient, path: str) -> bytes:
     return bytes(Asked(client, GetData(path, None)).get()[0])
 
 
-def waits_in_the_queue(client: KazooClient, path: str) -> bool:
-    """Ask for a node's data, and return whether that is left to kazoo."""
-    request = GetData(path, None)
-    Asked(client, request)
-    return any(each is request for each, _ in list(client._queue))  # others queue theirs meanwhile
-
-
 def cut(client: KazooClient) -> None:
     """Cut the connection, and wait for the next one."""
     had = client._connection._socket
     Transport.of(client).drop()
     eventually(lambda: client._connection._socket is not had and client.connected)
-
-
-class Queued:
-    """Counts the requests that kazoo's own thread sends."""
-
-    def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        theirs = Transport.of(client)._kazoo
-        send = theirs.send_request
-
-        def counted(*timeouts: float) -> None:
-            self.count += bool(client._queue)
-            send(*timeouts)
-
-        monkeypatch.setattr(theirs, "send_request", counted)
-
-
-class Submitted:
-    """Notes the requests that kazoo's own thread sends, pings and those of its handshake included."""
-
-    def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.types: list[type] = []
-        submit = client._connection._submit
-
-        def noted(request: Any, *arguments: Any) -> None:
-            self.types.append(type(request))
-            submit(request, *arguments)
-
-        monkeypatch.setattr(client._connection, "_submit", noted)
-
-
-def test_a_request_is_sent_by_its_caller(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All but the first one on each connection, which tells that kazoo's handshake is over."""
-    with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
-        client.create(zk_path, b"data")
-        wire, queued = Transport.of(client), Queued(client, monkeypatch)
-        answered: list[int] = []
-        read_header = wire._kazoo.read_header
-
-        def noted(timeout: float) -> Any:
-            header = read_header(timeout)
-            answered.append(header[0].xid)
-            return header
-
-        monkeypatch.setattr(wire._kazoo, "read_header", noted)
-        for connection in (1, 2):
-            wire._xids = itertools.count(1000)
-            assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
-            assert queued.count == connection
-            assert answered == list(range(1001, 1011))
-            wire._xids = itertools.count(XIDS - 5)  # they begin again, and do not end
-            assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
-            assert answered[10:] == [*range(XIDS - 4, XIDS + 1), *range(1, 6)]
-            cut(client)
-            answered.clear()
 
 
 @handlers
@@ -187,104 +120,16 @@ def test_kazoo_s_requests_go_between(zookeeper: Server, zk_path: str, in_thread:
         assert not states
 
 
-def test_not_while_kazoo_sends(zookeeper: Server, zk_path: str) -> None:
-    """Between kazoo's sending a request and its noting that: a caller's would be taken for the first of the two."""
-    with zookeeper.client() as client:
-        client.create(zk_path, b"data")
-        read(client, zk_path)
-        pipe, waited = client._connection._read_sock, []
-
-        class WakeupSocket:
-            fileno = pipe.fileno
-            close = pipe.close
-
-            def recv(self, size: int) -> Any:
-                if not client._queue and not waited:
-                    waited.append(waits_in_the_queue(client, zk_path))
-                return pipe.recv(size)
-
-        client._connection._read_sock = WakeupSocket()
-        assert client.get(zk_path)[0] == b"data"  # wakes it, and it finds the other pipe from now on
-        assert client.get(zk_path)[0] == b"data"
-        assert waited == [True]
-        assert read(client, zk_path) == b"data"
-
-
-def test_kazoo_pings_between(
-    zookeeper: Server, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kazoo, which found that nobody had sent for a while, pings while callers send, but for that moment."""
-    with zookeeper.client(timeout=6) as client:  # a server that stands still for a second misses no ping
-        client.create(zk_path, b"data")
-        over, pings, states = threading.Event(), threading.Semaphore(0), list[str]()
-        client.add_listener(states.append)
-        wire, connection = Transport.of(client), client._connection
-        send_ping, submit = connection._send_ping, connection._submit
-
-        def wished(*timeouts: float) -> None:
-            wire._sent_lately = False  # callers send from this very moment on
-            send_ping(*timeouts)
-
-        def submitted(request: Any, *arguments: Any) -> None:
-            if isinstance(request, Ping):
-                assert waits_in_the_queue(client, zk_path)
-                pings.release()
-            submit(request, *arguments)
-
-        monkeypatch.setattr(connection, "_send_ping", wished)
-        monkeypatch.setattr(connection, "_submit", submitted)
-
-        def reads() -> int:
-            for turn in itertools.count():
-                assert read(client, zk_path) == b"data"
-                if over.is_set():
-                    return turn
-            raise AssertionError
-
-        threads = [in_thread(reads) for _ in range(2)]
-        for _ in range(3):
-            assert pings.acquire(timeout=20)
-        over.set()
-        assert min(thread.result(20) for thread in threads) > 4  # more than pings
-        assert not states
-
-
-def test_no_ping_where_callers_send(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their requests keep the session as a ping does; once they send no more, kazoo pings again."""
-    with zookeeper.client(timeout=4) as client:
-        client.create(zk_path, b"data")
-        states: list[str] = []
-        client.add_listener(states.append)
-        read(client, zk_path)
-        session, submitted = client.client_id, Submitted(client, monkeypatch)
-        wishes, send_ping = [0], client._connection._send_ping
-
-        def wished(*timeouts: float) -> None:
-            wishes[0] += 1
-            send_ping(*timeouts)
-
-        monkeypatch.setattr(client._connection, "_send_ping", wished)
-        while wishes[0] < 4:  # longer than the session's timeout
-            assert read(client, zk_path) == b"data"
-        assert Ping not in submitted.types
-        eventually(lambda: Ping in submitted.types)
-        assert wishes[0] <= 6  # the first for which nobody had sent since the last
-        assert not states
-        assert client.client_id == session
-
-
-def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room() -> None:
     """If a server stands still, requests without room are sent later, whole and in order; no caller waits for that."""
     with Server() as server, server.client(timeout=20) as client:
         client.create("/node")
         read(client, "/node")
-        queued = Queued(client, monkeypatch)
         server.freeze()
         sent: list[Asked] = []
         while not client._queue:
             sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
         sent += [Asked(client, GetData("/node", None)) for _ in range(3)]
-        assert queued.count <= 1  # it waits for room, for the rest of one
         server.thaw()
         versions = [each.get().version for each in sent[:-3]]
         assert versions == list(range(1, len(versions) + 1))
@@ -293,12 +138,13 @@ def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_the_rest(lost: bool) -> None:
     """It is sent as soon as there is room, although nothing else is to be sent; and never on another connection."""
     with Server() as server, server.client(timeout=20) as client:
         client.create("/node")
         read(client, "/node")
-        wire, submitted = Transport.of(client), Submitted(client, monkeypatch)
+        wire, states = Transport.of(client), list[str]()
+        client.add_listener(states.append)
         turn = wire._turn
         assert turn is not None
         server.freeze()
@@ -313,40 +159,10 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
                 with pytest.raises(ConnectionLoss):
                     each.get()
             assert client.retry(client.exists, "/node")
-            assert submitted.types.count(Connect) == 1
         else:
             assert sent[-1].get().version == len(sent)
-            assert not submitted.types
         assert read(client, "/node")
-
-
-def test_the_reads_of_a_wait_go_out_together(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiter reads its own node and the one ahead by one system call."""
-    with zookeeper.client() as holder, zookeeper.client() as client:
-        first, lock = Lock(holder, zk_path), Lock(client, zk_path)
-        with lock:
-            sock, sent = client._connection._socket, []
-
-        class Counting:
-            def send(self, message: bytes) -> int:
-                sent.append(message)
-                return int(sock.send(message))
-
-        first.acquire()
-        monkeypatch.setattr(Transport.of(client)._turn, "socket", Counting())
-
-        def wait() -> None:
-            with lock:
-                pass
-
-        waiter = threading.Thread(target=wait)
-        waiter.start()
-        eventually(lambda: len(holder.get_children(zk_path)) == 2)
-        ahead, own = (node.encode() for node in sorted(holder.get_children(zk_path), key=lambda node: node[-10:]))
-        eventually(lambda: any(ahead in message for message in sent))
-        assert any(ahead in message and own in message for message in sent)
-        first.release()
-        waiter.join()
+        assert states == (["SUSPENDED", "CONNECTED"] if lost else [])
 
 
 def test_an_interrupted_step(zookeeper: Server, zk_path: str) -> None:
@@ -418,18 +234,6 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
         assert client.retry(client.get, zk_path)[0] == b"data"
 
 
-def test_a_request_meets_a_broken_connection(zookeeper: Server, zk_path: str) -> None:
-    """Its caller is told by its answer, once kazoo has found that, and can go on."""
-    with zookeeper.client() as client:
-        client.create(zk_path, b"data")
-        for _ in range(20):
-            read(client, zk_path)
-            Transport.of(client).drop()
-            with contextlib.suppress(ConnectionLoss):
-                assert read(client, zk_path) == b"data"
-            eventually(lambda: client.connected)  # before, the next may be told too
-
-
 class Peer:
     """A wire whose connection is a socket pair; kazoo's thread is the test's."""
 
@@ -488,23 +292,6 @@ def test_reading_ahead(in_thread: InThread) -> None:
         peer.connection._socket.close()
         with pytest.raises(ConnectionDropped):
             read(2, 1)
-
-
-def test_half_an_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection waits once for the rest, and does not look again and again because read-ahead bytes are ready."""
-    waits = []
-
-    def waiting(*files: Any) -> Any:
-        waits.append(files)
-        return wait_for_files(*files)
-
-    monkeypatch.setattr("zkconcurrent._kazoo.transport.wait_for_files", waiting)
-    peer = Peer()
-    with peer.far as far, peer.connection._socket, peer.pipe, peer.byte:
-        far.send(b"half")
-        with pytest.raises(KazooTimeoutError):
-            peer.connection._read(8, 0.05)
-    assert len(waits) == 1
 
 
 def test_waiting_for_files() -> None:
@@ -569,46 +356,6 @@ def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> 
         assert client._connection._read(5, 10.0) == b"reply"
         with pytest.raises(ConnectionDropped):
             client._connection._read(1, 10.0)
-
-
-def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
-    """Each client has a wire of its own, and does not lose bytes that it has read ahead during the other's wait."""
-    handler = SequentialThreadingHandler()
-    with zookeeper.client(handler=handler) as one, zookeeper.client(handler=handler) as other:
-        one.create(zk_path, b"data")
-
-        def reads(client: KazooClient) -> None:
-            for _ in range(50):
-                asked = [Asked(client, GetData(zk_path, None)) for _ in range(5)]
-                assert {each.get()[0] for each in asked} == {b"data"}
-
-        for reading in [in_thread(reads, client) for client in (one, other)]:
-            reading.result(20)
-
-
-def test_a_watcher_is_called_at_once(zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Ours, on the connection thread, which survives its errors; others on kazoo's, where they may wait."""
-    called: list[tuple[str, bool]] = []
-
-    def watcher(name: str, client: KazooClient) -> Callable[[Any], None]:
-        def watch(_: Any) -> None:
-            called.append((name, threading.current_thread() is client._connection._connection_routine))
-            raise ValueError(name)
-
-        return watch
-
-    with zookeeper.client() as client:
-        session = Session.of(client)
-        client.create(zk_path)
-        client.get(zk_path, watcher("theirs", client))
-        assert not isinstance(
-            ask(session, ("get", zk_path, on_connection_thread(watcher("ours", client))))[0], Exception
-        )
-        client.set(zk_path, b"changed")
-        eventually(lambda: len(called) == 2)
-        assert sorted(called) == [("ours", True), ("theirs", False)]
-        assert client.get(zk_path)[0] == b"changed"
-    assert "a watch event was not handled" in caplog.text
 
 
 @pytest.mark.fault(474)
