@@ -5,48 +5,45 @@ from __future__ import annotations
 import re
 import sys
 
-import pytest
-
 from tests.command.conftest import Call, Run, end_of
 from zkconcurrent._command.arguments import commands, parser
 
-# As bash does when TAB is pressed: the words, and the number of the one at which the cursor is.
-TAB = """
+# As bash does when TAB is pressed: the words, and the number of the one at which the cursor is; here for each line.
+TABS = """
 . <(%s -m zkconcurrent completion bash) || exit 9
-COMP_WORDS=("$@")
-COMP_CWORD=$(($# - 1))
-_zkconcurrent
-printf '%%s\\n' "${COMPREPLY[@]}"
+for line; do
+    IFS=_ read -ra COMP_WORDS <<<"zkconcurrent_$line|"
+    COMP_WORDS[-1]=${COMP_WORDS[-1]%%|}
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    COMPREPLY=()
+    _zkconcurrent
+    echo "${COMPREPLY[*]}"
+done
 complete -p zkconcurrent >&2
 """
+TYPED = {
+    "": list(commands(parser())),
+    "s": ["show"],
+    "x": [],
+    "ls_--re": ["--recursive"],
+    "doctor_--": ["--help", "--url", "--url-file", "--scratch", "--json"],
+    "run_--on": ["--on-lost", "--once-per"],
+    # As bash cuts `--url=zk://h:1`, and the same without `=`.
+    "--url_=_zk_:_//h_:_1_ls_--re": ["--recursive"],
+    "--url_zk_:_//h_:_1_s": ["show"],
+    # Refused, so not shown: -F.
+    "run_--no": ["--nonblock"],
+    # What the shell completes itself.
+    "show_/": [],
+    "run_/path_--_ls_-": [],
+}
 
 
-@pytest.mark.parametrize(
-    ("typed", "completed"),
-    [
-        ("", list(commands(parser()))),
-        ("s", ["show"]),
-        ("x", [""]),
-        ("ls --re", ["--recursive"]),
-        ("doctor --", ["--help", "--url", "--url-file", "--scratch", "--json"]),
-        ("run --on", ["--on-lost", "--once-per"]),
-        # As bash cuts `--url=zk://h:1`, and the same without `=`.
-        ("--url = zk : //h : 1 ls --re", ["--recursive"]),
-        ("--url zk : //h : 1 s", ["show"]),
-        # Refused, so not shown: -F.
-        ("run --no", ["--nonblock"]),
-        # What the shell completes itself.
-        ("show /", [""]),
-        ("run /path -- ls -", [""]),
-    ],
-)
-def test_bash(start: Run, typed: str, completed: list[str]) -> None:
+def test_bash(start: Run) -> None:
     """The words that begin as the one at the cursor; none in the command that `run` starts."""
-    process = start("bash", "--norc", "-c", TAB % sys.executable, "bash", "zkconcurrent", *typed.split(" "))
-    assert end_of(process) == (
-        *(0, "".join(f"{word}\n" for word in completed)),
-        "complete -o default -F _zkconcurrent zkconcurrent\n",
-    )
+    code, out, err = end_of(start("bash", "--norc", "-c", TABS % sys.executable, "bash", *TYPED))
+    assert (code, err) == (0, "complete -o default -F _zkconcurrent zkconcurrent\n")
+    assert dict(zip(TYPED, map(str.split, out.splitlines()), strict=True)) == TYPED
 
 
 def test_zsh(call: Call) -> None:

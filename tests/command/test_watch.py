@@ -17,7 +17,6 @@ from contextlib import closing
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
 
 import zkconcurrent
 from tests.command.conftest import READS, Run, end_of
@@ -125,29 +124,6 @@ def test_a_reader_that_goes(look: Run, zk: KazooClient, zk_path: str) -> None:
     assert process.stderr.read() == ""
 
 
-def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) -> None:
-    """A terminal shows the newest look over the one before, as much as fits."""
-    zk.ensure_path(zk_path)
-    process = look("show", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": ""})
-    title = f"\x1b[1mzkconcurrent show {zk_path}, every 0.1 s\x1b[m"
-    eventually(lambda: [title, f"{zk_path} has no lock that anybody holds or waits for"] in screen.frames())
-    with zkconcurrent.Lock(zk, zk_path):
-        eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
-    assert ", first seen to hold 0s ago, queued " in screen.text
-    # Behind a line as wide as the terminal, this would erase the last character.
-    assert "\x1b[K\n" not in screen.text
-    interrupt(process)
-    for n in range(50):
-        zk.create(f"{zk_path}/{n:02}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
-    screen.text = ""
-    process = look("ls", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": "1"})
-    frame = eventually(lambda: screen.frames() and screen.frames()[-1])
-    assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
-    # Of a terminal that does not tell its size, 24 lines.
-    assert (len(frame), frame[-1]) == (23, "... 30 more lines")
-    interrupt(process)
-
-
 def test_since_when_it_holds(look: Run, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """A watch tells when it first saw a holder hold, also of one that was there before; this stays while it holds."""
     first, second = (zkconcurrent.Lock(client, zk_path) for client in (zk, connect()))
@@ -157,9 +133,6 @@ def test_since_when_it_holds(look: Run, zk: KazooClient, connect: Connect, zk_pa
     process = look("ls", zk_path, "--json", *WATCH)
     told = Told(process)
     eventually(lambda: told.states() == [["held", "waits"]])
-    other = look("ls", zk_path, *WATCH)
-    assert other.stdout.readline().split()[0] == "PATH"
-    assert "  held, seen 0s  " in other.stdout.readline()
     later = in_thread(lambda: second.acquire() and second.release())
     eventually(lambda: told.states()[1:] == [["held", "waits", "waits"]])
     first.release()
@@ -170,7 +143,35 @@ def test_since_when_it_holds(look: Run, zk: KazooClient, connect: Connect, zk_pa
     second.release()
     later.result()
     interrupt(process)
-    interrupt(other)
+
+
+def test_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen) -> None:
+    """A terminal shows the newest look over the one before."""
+    zk.ensure_path(zk_path)
+    process = look("show", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": ""})
+    title = f"\x1b[1mzkconcurrent show {zk_path}, every 0.1 s\x1b[m"
+    eventually(lambda: [title, f"{zk_path} has no lock that anybody holds or waits for"] in screen.frames())
+    with zkconcurrent.Lock(zk, zk_path):
+        eventually(lambda: screen.frames()[-1][1:2] == [f"{zk_path}: Lock"])
+    assert ", first seen to hold 0s ago, queued " in screen.text
+    # Behind a line as wide as the terminal, this would erase the last character.
+    assert "\x1b[K\n" not in screen.text
+    interrupt(process)
+
+
+@pytest.mark.parametrize("lines", [1, 3, 24])
+def test_what_fits_a_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, lines: int) -> None:
+    """It does not scroll: what is written has no more lines than it has, with that of the cursor."""
+    for n in range(50):
+        zk.create(f"{zk_path}/{n:02}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
+    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
+    process = look("ls", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": "1"})
+    frame = eventually(lambda: screen.frames() and screen.frames()[-1])
+    assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
+    assert len(frame) == max(lines - 1, 1)
+    assert screen.text.partition("\x1b[?7h")[0].count("\n") == lines - 1
+    assert lines < 3 or frame[-1] == f"... {51 - (lines - 3)} more lines"
+    interrupt(process)
 
 
 # Later than now, by the command's clock.
@@ -181,74 +182,6 @@ time.time = lambda: now() + 100_000
 from zkconcurrent._command.main import main
 sys.exit(main())
 """
-
-
-@pytest.mark.parametrize(("options", "red"), [((), [False, True, False]), (("--sort", "waiters"), [True, False])])
-@pytest.mark.parametrize("colours", [True, False])
-def test_eighty_columns(
-    start: Run,
-    zk: KazooClient,
-    connect: Connect,
-    zk_path: str,
-    screen: Screen,
-    in_thread: InThread,
-    options: tuple[str, ...],
-    red: list[bool],
-    *,
-    colours: bool,
-) -> None:
-    """On a terminal, each line fits; who waits for a lock for more than a minute is red, or his path."""
-    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    lock = zkconcurrent.Lock(zk, f"{zk_path}/a/{'deep/' * 20}lock", label="a label of some length")
-    idle = zkconcurrent.Queue(zk, f"{zk_path}/idle")
-    lock.acquire()
-    other = zkconcurrent.Lock(connect(), lock.path)
-    waits = [in_thread(other.acquire), in_thread(idle.get)]
-    eventually(lambda: lock.waiters() != [] and children(zk, f"{idle.path}/consumers") != [])
-    environment = {"TERM": "xterm", "NO_COLOR": "" if colours else "1", "COLUMNS": "200"}
-    command = (sys.executable, "-c", LATER, "ls", "-r", zk_path, *options)
-    assert end_of(start(*command, stdout=screen.slave, env=environment)) == (0, None, "")
-    eventually(lambda: screen.text.count("\n") == 1 + len(red))
-    heads, *lines = screen.text.splitlines()
-    assert ("WAIT" in heads.split()) == bool(options)
-    assert [line.startswith("\x1b[31m") for line in lines] == [colours and each for each in red]
-    plain = [line.removeprefix("\x1b[31m").removesuffix("\x1b[m") for line in lines]
-    assert all(len(line) <= 80 and "\x1b" not in line for line in [heads, *plain])
-    assert all("  1d 3h  " in line for line in plain)
-    lock.release()
-    idle.put(b"item")
-    for each in waits:
-        each.result()
-    other.release()
-
-
-@pytest.mark.parametrize("lines", [1, 2, 3, 4])
-def test_a_tiny_terminal(look: Run, zk: KazooClient, zk_path: str, screen: Screen, lines: int) -> None:
-    """It does not scroll: what is written has no more lines than it has, with that of the cursor."""
-    for n in range(5):
-        zk.create(f"{zk_path}/{n}/_c_9e1d9d52-b8a8-4b62-bc3b-{n:012}-lock-", b"", sequence=True, makepath=True)
-    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, 80, 0, 0))
-    process = look("ls", zk_path, *WATCH, stdout=screen.slave, env={"TERM": "xterm", "NO_COLOR": "1"})
-    frame = eventually(lambda: screen.frames() and screen.frames()[-1])
-    assert frame[0] == f"zkconcurrent ls {zk_path}, every 0.1 s"
-    assert len(frame) == max(lines - 1, 1)
-    assert screen.text.partition("\x1b[?7h")[0].count("\n") == lines - 1
-    assert lines < 3 or frame[-1] == f"... {6 - (lines - 3)} more lines"
-    interrupt(process)
-
-
-@pytest.mark.parametrize("option", ["--json", None])
-def test_what_is_no_screen(look: Run, zk: KazooClient, zk_path: str, screen: Screen, option: str | None) -> None:
-    """JSON on a terminal, and all on one that can't be written over, is told one after the other, without colours."""
-    zk.ensure_path(zk_path)
-    options = [option] if option else []
-    term = "xterm" if option else "dumb"
-    process = look("show", zk_path, *WATCH, *options, stdout=screen.slave, env={"TERM": term})
-    eventually(lambda: screen.text.count("\n") == 1)
-    with zkconcurrent.Lock(zk, zk_path):
-        eventually(lambda: screen.text.count("\n") > 1)
-    interrupt(process)
-    assert "\x1b" not in screen.text
 
 
 @pytest.mark.fault(309)
@@ -270,22 +203,36 @@ def test_an_outage(look: Run, zk: KazooClient, zk_path: str, zookeeper: Server, 
     interrupt(process)
 
 
-def test_a_path_that_may_not_be_read(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """It is told once, and the rest is listed."""
-    zk.ensure_path(zk_path)
-    zk.create(f"{zk_path}/secret", acl=[make_acl("digest", "other:xyz", all=True)])
-    process = look("ls", zk_path, "--json", *WATCH)
-    told = Told(process)
-    eventually(lambda: told.states() == [[]])
-    with zkconcurrent.Lock(zk, f"{zk_path}/open"):
-        eventually(lambda: told.states() == [[], ["held"]])
-    assert process.stderr.readline() == f"zkconcurrent: {zk_path}/secret may not be read by this client\n"
-    interrupt(process)
-
-
-def test_a_huge_interval(look: Run, zk: KazooClient, zk_path: str) -> None:
-    """It is no error."""
-    zk.ensure_path(zk_path)
-    process = look("show", zk_path, "--watch", "--interval", "1e300")
-    assert process.stdout.readline() == f"{zk_path} has no lock that anybody holds or waits for\n"
-    interrupt(process)
+@pytest.mark.parametrize(("options", "red"), [((), [False, True, False]), (("--sort", "waiters"), [True, False])])
+def test_eighty_columns(
+    start: Run,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    screen: Screen,
+    in_thread: InThread,
+    options: tuple[str, ...],
+    red: list[bool],
+) -> None:
+    """On a terminal, each line fits; who waits for a lock for more than a minute is red, or his path."""
+    fcntl.ioctl(screen.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    lock = zkconcurrent.Lock(zk, f"{zk_path}/a/{'deep/' * 20}lock", label="a label of some length")
+    idle = zkconcurrent.Queue(zk, f"{zk_path}/idle")
+    lock.acquire()
+    other = zkconcurrent.Lock(connect(), lock.path)
+    waits = [in_thread(other.acquire), in_thread(idle.get)]
+    eventually(lambda: lock.waiters() != [] and children(zk, f"{idle.path}/consumers") != [])
+    environment = {"TERM": "xterm", "NO_COLOR": "", "COLUMNS": "200"}
+    command = (sys.executable, "-c", LATER, "ls", "-r", zk_path, *options)
+    assert end_of(start(*command, stdout=screen.slave, env=environment)) == (0, None, "")
+    eventually(lambda: screen.text.count("\n") == 1 + len(red))
+    heads, *lines = screen.text.splitlines()
+    assert [line.startswith("\x1b[31m") for line in lines] == red
+    plain = [line.removeprefix("\x1b[31m").removesuffix("\x1b[m") for line in lines]
+    assert all(len(line) <= 80 and "\x1b" not in line for line in [heads, *plain])
+    assert all("  1d 3h  " in line for line in plain)
+    lock.release()
+    idle.put(b"item")
+    for each in waits:
+        each.result()
+    other.release()

@@ -96,20 +96,3 @@ def test_in_and_out_together(
         leaving = java.call("doubleBarrier.leave", zk_path, 2, thread=thread)
         assert leaving.result(20) == "true"
         assert client.get_children(zk_path) == []
-
-
-def test_java_leaves_first(
-    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, in_thread: InThread
-) -> None:
-    """Of three parties, Java's has left; ours are inside, and leave together."""
-    barriers = [DoubleBarrier(each, zk_path, 3) for each in (client, connect())]
-    others = in_thread(lambda: barriers[1].enter(20) and barriers[1].leave(20))
-    entering = java.call("doubleBarrier.enter", zk_path, 3)
-    assert barriers[0].enter(20)
-    assert entering.result(20) == "true"
-    leaving = java.call("doubleBarrier.leave", zk_path, 3)
-    eventually(lambda: len([name for name in client.get_children(zk_path) if "party" in name]) in (1, 2))
-    assert barriers[0].leave(20)
-    assert others.result(20)
-    assert leaving.result(20) == "true"
-    eventually(lambda: client.get_children(zk_path) == [])

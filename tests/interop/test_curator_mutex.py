@@ -48,7 +48,7 @@ def test_java_process_is_killed_while_holding(zookeeper: Server, client: KazooCl
         peer.client(zookeeper.hosts, SESSION).call("mutex.acquire", zk_path).result(LONG)
         peer.kill()
         assert not lock.acquire(blocking=False)
-        assert lock.acquire(timeout=2 * SESSION)
+        assert lock.acquire(timeout=LONG)
     lock.release()
 
 
@@ -58,7 +58,7 @@ def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, 
     line_from(holder)
     assert java.call("mutex.acquire", zk_path, BRIEF).result(LONG) == "false"
     holder.kill()
-    assert java.call("mutex.acquire", zk_path, round(2 * SESSION * 1000)).result(LONG) == "true"
+    assert java.call("mutex.acquire", zk_path, PATIENT).result(LONG) == "true"
 
 
 def test_our_process_is_killed_while_waiting(

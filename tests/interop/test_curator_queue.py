@@ -99,31 +99,21 @@ def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str
     eventually(lambda: taken(consumer, "priorityQueue", zk_path) == ranked)
 
 
-@pytest.mark.long
 def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str) -> None:
     """Either side takes the other's item when it is due, and not before; the earliest first."""
     java, consumer = connect_java(), connect_java()
     queue = DelayQueue[str](client, zk_path, codec=TEXT)
     began = time.time()
-    for delay, item in ((3000, "second"), (60_000, "never"), (2000, "first")):
+    for delay, item in ((2000, "second"), (600_000, "never"), (1000, "first")):
         java.call("delayQueue.put", zk_path, delay, item).result(20)
-    with pytest.raises(Empty):
-        queue.get_nowait()
-    assert queue.get(timeout=20) == "first"
+    assert [queue.get(timeout=20) for _ in range(2)] == ["first", "second"]
     assert time.time() - began >= 2.0
-    with queue.claim(timeout=20) as claim:
-        assert claim.item == "second"
-    assert time.time() - began >= 3.0
-    consumer.call("delayQueue.consume", zk_path, 0).result(20)
     began = time.time()
-    for seconds, item in ((8.0, "d"), (3.0, "c"), (0.0, "a")):
+    for seconds, item in ((2.0, "c"), (1.0, "b"), (0.0, "a")):
         queue.put(item, delay=seconds)
-    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a"])
-    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a", "c"])
-    assert time.time() - began >= 3.0
-    queue.put("b")
-    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a", "c", "b", "d"])
-    assert time.time() - began >= 8.0
+    consumer.call("delayQueue.consume", zk_path, 0).result(20)
+    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a", "b", "c"])
+    assert time.time() - began >= 2.0
     assert queue.qsize() == 1
     assert client.get(zk_path)[0] == b"delay 0 open"
 
@@ -188,17 +178,3 @@ def test_what_java_puts_back_in_other_orders(
             eventually(lambda path=path: put_back(path))
     for queue in (best, later):
         assert queue.get(timeout=20) == "7 x"
-
-
-def test_both_take(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
-    """Of many items each is taken once."""
-    queue, producer = Queue[str](client, zk_path, codec=TEXT), Queue[str](connect(), zk_path, codec=TEXT)
-    java.call("queue.consume", zk_path, 0).result(20)
-    items = [f"{n:03d}" for n in range(100)]
-    ours = []
-    for item in items:
-        producer.put(item)
-        with suppress(Empty):
-            ours.append(queue.get(timeout=0.002))
-    eventually(lambda: len(ours) + len(taken(java, "queue", zk_path)) == 100)
-    assert sorted(ours + taken(java, "queue", zk_path)) == items

@@ -39,19 +39,6 @@ def test_java_stays_out_of_our_downgrade(connect_java: ConnectJava, client: Kazo
     assert reader.result(LONG) == "true"
 
 
-def test_java_reads_beside_our_downgrade(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """Java's reader, waiting for our writer, joins when that goes and our reader stays."""
-    pair = ReadWriteLock(client, zk_path)
-    pair.write_lock.acquire()
-    reader = java.call("read.acquire", zk_path)
-    eventually(lambda: len(children(client, zk_path)) == 2)
-    pair.read_lock.acquire()
-    assert not reader.done()
-    pair.write_lock.release()
-    assert reader.result(LONG) == "true"
-    pair.read_lock.release()
-
-
 def test_we_stay_out_of_javas_downgrade(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """While Java's reader is left of its writer, we may read with it, and not write."""
     pair = ReadWriteLock(client, zk_path)
