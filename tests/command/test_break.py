@@ -7,7 +7,6 @@ import pty
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from contextlib import suppress
 
@@ -20,7 +19,6 @@ from tests.command.conftest import Call, Run, end_of
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
-from tests.helpers.proxy import Proxy
 
 
 def test_a_named_hold(call: Call, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -164,30 +162,6 @@ def test_the_question(look: Run, zk: KazooClient, zk_path: str, answer: str) -> 
     assert (code, len(children(zk, zk_path))) == ((0, 0) if answer == "y" else (75, 1))
     with suppress(zkconcurrent.LockLostError):
         lock.release()
-
-
-@pytest.mark.fault(326)
-def test_an_outage_behind_the_question(start: Run, zk: KazooClient, zk_path: str, proxy: Proxy) -> None:
-    """While the operator thinks, ZooKeeper may go: the answer does not wait for ever, and nothing is broken."""
-    lock = zkconcurrent.Lock(zk, zk_path)
-    lock.acquire()
-    program = (
-        "import sys; from zkconcurrent._command import main, server; server._PATIENCE = 1.0; sys.exit(main.main())"
-    )
-    terminal, end = pty.openpty()
-    url = f"zk://{proxy.hosts}?timeout=4&start_timeout=5"
-    process = start(sys.executable, "-c", program, "break", "--grace", "0.1", zk_path, stdin=end, url=url)
-    asked = ""
-    while not asked.endswith("[y/N] "):
-        asked += process.stdout.read(1)
-    proxy.refuse()
-    proxy.cut()
-    os.write(terminal, b"y\n")
-    code, _, err = end_of(process)
-    for descriptor in (terminal, end):
-        os.close(descriptor)
-    assert (code, "the connection was lost" in err, len(children(zk, zk_path))) == (69, True, 1), err
-    lock.release()
 
 
 def test_others_hold_beside_it(call: Call, zk: KazooClient, connect: Connect, zk_path: str) -> None:

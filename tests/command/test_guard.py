@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,9 @@ def test_on_lost_ignore(run: Run, zk: KazooClient, zk_path: str) -> None:
     zk.delete(f"{zk_path}/{children(zk, zk_path)[0]}")
     with zkconcurrent.Lock(zk, zk_path):
         pass
+    time.sleep(SESSION / 2)
     code, out, err = end_of(process)
+    # It was not started a second time.
     assert (code, out, "node_deleted" in err) == (3, "", True)
 
 

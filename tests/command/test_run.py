@@ -256,24 +256,6 @@ def full_pipe() -> tuple[int, int]:
 
 
 @pytest.mark.fault(434)
-def test_nobody_reads_its_status(run: Run, zk: KazooClient, zk_path: str) -> None:
-    """While the pipe of --status-fd is full, the lock is free, and a signal ends `run`, as any program."""
-    read, write = full_pipe()
-    process = run("--status-fd", write, zk_path, "--", "echo", "ran", pass_fds=[write])
-    os.close(write)
-    assert process.stdout.readline() == "ran\n"
-    eventually(lambda: not children(zk, zk_path))
-
-    def ends() -> bool:
-        process.terminate()
-        return process.poll() is not None
-
-    eventually(ends)
-    os.close(read)
-    assert process.returncode == -signal.SIGTERM
-
-
-@pytest.mark.fault(434)
 def test_nobody_reads_what_it_says(run: Run, zk_path: str) -> None:
     """While standard error is full, as behind a pager that waits, `run` goes on: it hears signals."""
     read, write = full_pipe()

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.helpers.bench import Real, Simulated, perform
+from tests.helpers.bench import Simulated, perform
 from zkconcurrent._protocol.operations import (
-    Children,
     CreateEphemeral,
     DetachTicket,
     EnsureContainer,
     Grant,
     NewTicket,
     ProveLease,
-    Wait,
-    Watch,
 )
 from zkconcurrent._protocol.ticket import State
-from zkconcurrent._runtime.waiting import LONGEST_SLEEP
-from zkconcurrent.testing import Server
+from zkconcurrent._runtime import waiting
 
 Steps = Generator[Any, Any, Any]
 
@@ -56,38 +53,15 @@ def test_a_hold_on_a_connection_of_any_age_stays(path: str) -> None:
 
 
 @pytest.mark.fault(233)
-def test_an_interrupt_on_the_way_into_a_wait(zookeeper: Server, path: str) -> None:
-    """CPython sees it when the system call that waits ends: so that one ends, long before a far deadline."""
-    bench = Real(zookeeper)
-    session, bounds = bench.session(), list[float | None]()
-    make = session.link.sleep_event
+def test_no_sleep_is_long() -> None:
+    """CPython sees an interrupt that came just before a system call when that ends: long before a far deadline."""
+    bounds: list[float] = []
 
-    class Late:
-        """An event whose wait was just about to begin when it is interrupted; the bound is not sat out."""
+    def steps() -> Steps:
+        yield None
+        yield 3600.0
 
-        def __init__(self) -> None:
-            self._event = make()
-            self.set, self.clear = self._event.set, self._event.clear
-
-        def wait(self, timeout: float | None = None) -> bool:
-            bounds.append(timeout)
-            if not interrupted:
-                return bool(self._event.wait(timeout))
-            raise KeyboardInterrupt
-
-    def recipe() -> Steps:
-        nonlocal interrupted
-        yield EnsureContainer(path)
-        me = yield NewTicket(path)
-        yield CreateEphemeral(me, "lock-", b"")
-        yield Watch(me, (Children(path, me),))
-        interrupted = True
-        yield Wait(me)
-
-    session.link.sleep_event = Late  # type: ignore[method-assign]
-    for deadline in (None, session.now() + 3600.0):
-        interrupted = False
-        with pytest.raises(KeyboardInterrupt):
-            perform(session, path, recipe(), deadline)
-    bench.close()
-    assert all(bound is not None and bound <= LONGEST_SLEEP for bound in bounds)
+    event: Any = SimpleNamespace(set=int, clear=int, wait=lambda bound: bounds.append(bound) or True)
+    call: Any = SimpleNamespace(settled=True, owned_locks=(), why_end=None, begin=lambda _: None, end=int)
+    waiting.wait(call, steps(), event)
+    assert bounds == [waiting.LONGEST_SLEEP] * 2

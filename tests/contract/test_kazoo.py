@@ -5,14 +5,12 @@ Also the behaviour of servers that differ from the newest ZooKeeper: other sessi
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import textwrap
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import kazoo
@@ -28,7 +26,6 @@ from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
 from zkconcurrent import Lock, Queue, RefusedError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo import private_parts
 from zkconcurrent._kazoo.replies import HandledReply
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Server
@@ -145,37 +142,6 @@ def test_the_requests() -> None:
     for queue in (client._pending, client._queue):
         queue.append(1)
         assert queue.popleft() == 1  # it is a deque
-
-
-def used() -> dict[str, set[str]]:
-    """Return the private names that the library uses of anything but itself, each with the files that do."""
-    found: dict[str, set[str]] = {}
-    for file in Path(zkconcurrent.__file__).parent.rglob("*.py"):
-        if "testing" in file.parts:
-            continue
-        for node in ast.walk(ast.parse(file.read_text())):
-            names: list[str] = []
-            if isinstance(node, ast.Constant) and file.name == "private_parts.py":
-                names = str(node.value).split(".")
-            elif isinstance(node, ast.Attribute) and not (
-                isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            ):
-                names = [node.attr]
-            for name in names:
-                if name.startswith("_") and not name.startswith("__"):
-                    found.setdefault(name, set()).add(file.name)
-    return found
-
-
-@pytest.mark.fault(76)
-def test_no_other_private_part_is_used() -> None:
-    """The library checks all that it takes from kazoo's objects at its first use."""
-    client = KazooClient()
-    kazoo_s = {name for owner in (client, client._connection, client.handler) for name in dir(owner)}
-    listed = {*private_parts._OF_CLIENT, *private_parts._OF_CONNECTION, *private_parts._OF_HANDLER}
-    missing = {name: files for name, files in used().items() if name in kazoo_s and name not in listed}
-    ours = {"_lock", "_state", "_running"}  # names that both have
-    assert not {name for name in missing if name not in ours}, missing
 
 
 def without(kind: type[Any], name: str) -> Callable[[pytest.MonkeyPatch], None]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from kazoo import exceptions as kazoo_errors
-from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
@@ -50,17 +49,6 @@ def test_containers_are_containers(real: bool, path: str) -> None:
             bench.close()
 
 
-def test_the_access_rights(bench: Bench, path: str) -> None:
-    """Nodes and containers get the client's `default_acl`, or else are open to all."""
-    rights = [make_acl("world", "anyone", read=True, create=True, delete=True)]
-    for session, expected in (bench.session(), OPEN_ACL_UNSAFE), (bench.session(default_acl=rights), rights):
-        lock = f"{path}-{len(expected)}-{session.registry.session}"
-        container(session, lock)
-        ((name, _),) = ask(session, ("create", f"{lock}/x-", b""))
-        assert list(bench.acl(session, lock)) == expected
-        assert list(bench.acl(session, name.removeprefix("/root"))) == expected
-
-
 @pytest.mark.fault(240)
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("first", [False, True])
@@ -81,25 +69,3 @@ def test_a_removal_spares_the_programs_watch(bench: Bench, path: str, first: boo
         assert session.link.client._data_watchers == {session.link.full(path): {theirs.append}}
     ask(other, ("set_data", path, b"new", 0))
     wait(session, lambda: theirs)
-
-
-@pytest.mark.fault(240)
-def test_a_tree_that_is_watched_no_more(bench: Bench, path: str) -> None:
-    """It tells of no change, and a watch on the data of the node itself is spared."""
-    session, other = bench.session(), bench.session()
-    ask(session, ("create_persistent", path, b""))
-    told: list[Any] = []
-    session.link.transport.on_raw_event = lambda path, _: told.append(path)
-    ask(session, ("watch_tree", path))
-    while (kinds := session.link.kinds_of_trees()) and any(
-        isinstance(each, RemovalWithdrawn) for each in ask(session, *(("remove_watch", path, kind) for kind in kinds))
-    ):
-        pass
-    assert session.link.kinds_of_trees() == kinds
-    ask(other, ("create_persistent", f"{path}/child", b""), ("set_data", path, b"new", 0))
-    ask(session, ("sync", path))
-    assert told == []
-    seen: list[Any] = []
-    ask(session, ("get", path, seen.append), *(("remove_watch", path, kind) for kind in kinds))
-    ask(other, ("set_data", path, b"newer", 1))
-    wait(session, lambda: seen)

@@ -8,15 +8,11 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, spawning
-from tests.interop.conftest import SESSION, ConnectJava
+from tests.interop.conftest import ConnectJava
 from zkconcurrent import Election
 
 LAYOUTS = pytest.mark.parametrize("layout", ["selector", "latch"])
 LONG = 30.0
-
-
-spawn = spawning("tests.integration.election_party", SESSION)
 
 
 class Candidate:
@@ -115,17 +111,3 @@ def test_a_line_of_both(
     ours[1].withdraw()
     eventually(theirs[1].leads)
     theirs[1].ask("withdraw")
-
-
-@pytest.mark.fault(88)
-@LAYOUTS
-def test_our_leader_is_killed(layout: str, java: CuratorClient, zk_path: str, spawn: Spawn) -> None:
-    """Java leads once the session of our killed process is over."""
-    leader = spawn("doomed", layout)
-    line_from(leader)
-    theirs = Candidate(java, layout, zk_path)
-    theirs.ask("stand", "java")
-    eventually(lambda: theirs.participants() == ["doomed leads", "java"])
-    leader.kill()
-    eventually(theirs.leads)
-    theirs.ask("withdraw")

@@ -37,23 +37,6 @@ def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_pat
     eventually(lambda: java.call("group.members", zk_path, "other").result(20) == f"other={address}")
 
 
-def test_an_id_that_both_want(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
-    """We refuse an id that Java has. Java overwrites the data of one that is ours, and takes it when we leave."""
-    group = Group(client, zk_path)
-    java.call("group.join", zk_path, "id", "java").result(20)
-    eventually(lambda: group.members() == {"id": b"java"})
-    with pytest.raises(ValueError, match="another member 'id'"):
-        group.join(b"python", "id")
-    java.call("group.leave", zk_path, "id").result(20)
-    member = group.join(b"python", "id", wait=20)
-    java.call("group.join", zk_path, "id", "java").result(20)
-    eventually(lambda: group.members() == {"id": b"java"})
-    assert member.active
-    member.leave()
-    eventually(lambda: group.members() == {"id": b"java"})
-    assert Group(connect(), zk_path).members() == {"id": b"java"}
-
-
 def test_an_expiry(
     zookeeper: Server, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str
 ) -> None:

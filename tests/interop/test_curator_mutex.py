@@ -95,16 +95,6 @@ def test_our_session_ends_while_holding(
     assert java.call("mutex.owned", zk_path).result(LONG) == "true"
 
 
-def test_java_sees_us_in_the_queue(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """Curator names our node among the participants, in its place."""
-    with RLock(client, zk_path):
-        waiting = java.call("mutex.acquire", zk_path, thread="one")
-        eventually(lambda: len(children(client, zk_path)) == 2)
-        told = java.call("mutex.participants", zk_path, thread="two").result(LONG)
-        assert told.split("\t") == [f"{zk_path}/{name}" for name in children(client, zk_path)]
-    assert waiting.result(LONG) == "true"
-
-
 def test_we_see_java_in_the_queue(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
     """The owner and the waiters are told with what can be known of Java's: the session, the node, the address."""
     lock = RLock(client, zk_path)

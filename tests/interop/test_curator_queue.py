@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.eventually import eventually
 from tests.interop.conftest import SESSION, ConnectJava
-from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, PriorityQueue, Queue
+from zkconcurrent import TEXT, DelayQueue, Empty, PriorityQueue, Queue
 from zkconcurrent.testing import Server
 
 
@@ -58,30 +57,6 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
     java.call("queue.put", zk_path, "last").result(20)
     assert queue.get(timeout=20) == "last"
     assert client.get(zk_path)[0] == b"fifo 0 open"
-
-
-@pytest.mark.fault(169)
-def test_several_items_in_one_node(client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str) -> None:
-    """Each has its attempts, and its own grave; Java takes the items that we leave, or put back."""
-    queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
-    java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
-    assert queue.get(timeout=20) == "a"
-    for attempt in (1, 2):
-        with pytest.raises(KeyError), queue.claim(timeout=20) as claim:
-            assert (claim.item, claim.attempts) == ("bad", attempt)
-            raise KeyError
-    with queue.claim(timeout=20) as claim:
-        assert (claim.item, claim.attempts) == ("b", 1)
-    assert queue.dead() == ["bad"]
-    undecoded = Queue[Any](connect(), zk_path, codec=JSON, max_attempts=9)
-    with pytest.raises(ForeignNodeError), undecoded.claim(timeout=20):
-        pytest.fail("the block ran")
-    with pytest.raises(ForeignNodeError):
-        undecoded.get(timeout=20)
-    java.call("queue.putMulti", zk_path, "e,f").result(20)
-    java.call("queue.consume", zk_path, 0).result(20)
-    eventually(lambda: taken(java, "queue", zk_path) == ["c", "d", "e", "f"])
-    eventually(queue.empty)
 
 
 def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str) -> None:

@@ -9,7 +9,6 @@ from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG, SHORT
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn
 from tests.interop.conftest import ConnectJava
 from zkconcurrent import ReadWriteLock
 
@@ -50,23 +49,3 @@ def test_we_stay_out_of_javas_downgrade(java: CuratorClient, client: KazooClient
     java.call("read.release", zk_path).result(LONG)
     assert pair.write_lock.acquire(timeout=LONG)
     pair.write_lock.release()
-
-
-def test_our_writer_is_killed_while_waiting(
-    java: CuratorClient, client: KazooClient, spawn: Spawn, zk_path: str
-) -> None:
-    """When a Python writer that waits for Java's reader is killed, Java's next reader joins, its writer does not."""
-    java.call("read.acquire", zk_path, thread="one").result(LONG)
-    waiter = spawn("write.hold")
-    eventually(lambda: len(children(client, zk_path)) == 2)
-    reader = java.call("read.acquire", zk_path, thread="two")
-    eventually(lambda: len(children(client, zk_path)) == 3)
-    writer = java.call("write.acquire", zk_path, thread="three")
-    eventually(lambda: len(children(client, zk_path)) == 4)
-    assert not reader.done()
-    waiter.kill()
-    assert reader.result(LONG) == "true"
-    assert not writer.done()
-    for name in ("one", "two"):
-        java.call("read.release", zk_path, thread=name).result(LONG)
-    assert writer.result(LONG) == "true"

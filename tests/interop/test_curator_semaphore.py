@@ -138,15 +138,3 @@ def test_fewer_permits_than_java_holds(
     java.call("semaphore.release", zk_path, 2).result(LONG)
     assert taking.result(LONG)
     semaphore.release()
-
-
-def test_java_sees_our_permits(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """Curator names our leases among the participants, and we see who it is that has one."""
-    semaphore = Semaphore(client, zk_path, 2)
-    with semaphore:
-        (name,) = client.get_children(f"{zk_path}/leases")
-        told = java.call("semaphore.participants", zk_path, 2).result(LONG)
-        assert told == name
-    java.call("semaphore.acquire", zk_path, 2).result(LONG)
-    owner = semaphore.owner()
-    assert owner.session == java.session
