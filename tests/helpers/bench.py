@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
-from kazoo.security import ACL, Id
 
 from tests.helpers.proxy import Proxy
 from tests.simulation.world.client import Process
@@ -54,9 +53,6 @@ class Bench(Protocol):
 
     def reap(self) -> None:
         """Have the server look for empty containers soon."""
-
-    def acl(self, session: Session, path: str) -> Any:
-        """Return a node's access rights."""
 
     def close(self) -> None:
         """Let go of it all."""
@@ -148,10 +144,6 @@ class Real:
     def reap(self) -> None:
         """It does so now and then."""
 
-    def acl(self, session: Session, path: str) -> Any:
-        """Ask the server."""
-        return session.link.client.get_acls(path)[0]
-
     def close(self) -> None:
         """Stop the clients and the proxies."""
         self._open.close()
@@ -232,11 +224,6 @@ class Simulated:
     def reap(self) -> None:
         """Do it."""
         self._ensemble.reap()
-
-    def acl(self, session: Session, path: str) -> Any:
-        """Look."""
-        acl = self._ensemble.leader.nodes[session.link.full(path)].acl
-        return [ACL(permissions, Id(scheme, name)) for permissions, scheme, name in acl]
 
     def close(self) -> None:
         """Leave nothing for the interpreter's exit to clean up."""
