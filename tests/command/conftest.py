@@ -21,7 +21,6 @@ from zkconcurrent._command.arguments import parse, server_url
 from zkconcurrent._command.holder import Holder
 from zkconcurrent._command.main import main
 from zkconcurrent._command.processes import descendants
-from zkconcurrent._runtime.clock import boot_clock
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +138,6 @@ def acquire(url: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> Acquire:  
 
     def acquire(*arguments: object) -> tuple[int, str]:
         found = parse(["run", *map(str, arguments), "--", "true"])
-        found.began = boot_clock()
         posts: SimpleQueue[tuple[Any, ...]] = SimpleQueue()
         holder = Holder(found, server_url(found), math.inf, lambda *post: posts.put(post))
         holder.start()

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from kazoo.security import make_digest_acl
 
 import zkconcurrent.aio
-from tests.command.conftest import SESSION, Acquire, Run, end_of
+from tests.command.conftest import SESSION, Run, end_of
 from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
@@ -142,12 +141,3 @@ def test_the_same_job(run: Run, zk: KazooClient, zk_path: str) -> None:
     job()
     assert end_of(run("--once-per", HOUR, "--skip-code", 9, zk_path, "--", "echo", "ran"))[0] == 9
     assert ran == ["thread"]
-
-
-@pytest.mark.parametrize("why", ["foreign", "refused"])
-def test_what_is_no_mark(acquire: Acquire, zk: KazooClient, zk_path: str, why: str) -> None:
-    """Where another program's node, or one that is hidden from this client, is in its place, the end names the mark."""
-    acl = None if why == "foreign" else [make_digest_acl("me", "secret", all=True)]
-    zk.create(f"{zk_path}.once", b"7 set", makepath=True, acl=acl)
-    code, says = acquire("--once-per", HOUR, zk_path)
-    assert (code, f"{zk_path}.once" in says) == (78 if why == "foreign" else 77, True)

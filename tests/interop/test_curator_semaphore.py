@@ -118,23 +118,3 @@ def test_never_more_than_there_are(
     for future in [in_thread(ours, 1), in_thread(ours, 2), in_thread(theirs), in_thread(theirs)]:
         future.result(120)
     assert 1 <= most[0] <= 3
-
-
-def test_fewer_permits_than_java_holds(
-    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread
-) -> None:
-    """A semaphore of two that Java holds is resized to one: Java keeps both, and we wait until it has released both."""
-    for _ in range(2):
-        assert java.call("semaphore.acquire", zk_path, 2).result(LONG) == "true"
-    semaphore = Semaphore(client, zk_path, 2)
-    assert semaphore.available() == 0
-    semaphore.resize(1)
-    assert semaphore.available() == -1
-    taking = in_thread(semaphore.acquire)
-    eventually(permits_awaited(client, zk_path, 1))
-    java.call("semaphore.release", zk_path, 2).result(LONG)
-    eventually(lambda: semaphore.available() == 0)
-    assert not taking.done()
-    java.call("semaphore.release", zk_path, 2).result(LONG)
-    assert taking.result(LONG)
-    semaphore.release()
