@@ -38,13 +38,13 @@ def locks(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) 
     """One lock of each kind is held, and waited for; beside them are primitives that are no locks."""
     other = connect()
     held = [
-        zkconcurrent.Lock(zk, f"{zk_path}/a/lock"),
+        zkconcurrent.Lock(zk, f"{zk_path}/a/lock-a"),
         zkconcurrent.ReadWriteLock(zk, f"{zk_path}/b").read_lock,
         zkconcurrent.Semaphore(zk, f"{zk_path}/c", 1, label="night run"),
         zkconcurrent.DetachedLock(zk, f"{zk_path}/d", "me"),
     ]
     waits = [
-        zkconcurrent.Lock(other, f"{zk_path}/a/lock"),
+        zkconcurrent.Lock(other, f"{zk_path}/a/lock-a"),
         zkconcurrent.ReadWriteLock(other, f"{zk_path}/b").write_lock,
         zkconcurrent.Semaphore(other, f"{zk_path}/c", 1),
         zkconcurrent.Semaphore(connect(), f"{zk_path}/c", 1),
@@ -72,7 +72,7 @@ def test_all_kinds(call: Call, zk: KazooClient, zk_path: str, locks: list[Any]) 
     found = document(call("ls", "-r", zk_path, "--json"))
     assert found["schema"] == "zkconcurrent.ls/1"
     assert brief(found, zk_path) == [
-        *(("a/lock", "Lock", None, "held"), ("a/lock", "Lock", None, "waits")),
+        *(("a/lock-a", "Lock", None, "held"), ("a/lock-a", "Lock", None, "waits")),
         *(("b", "ReadWriteLock", "read", "held"), ("b", "ReadWriteLock", "write", "waits")),
         *(("c", "Semaphore", "permit", "held"), *[("c", "Semaphore", "permit", "waits")] * 2),
         ("d", "DetachedLock", None, "held"),
@@ -86,13 +86,13 @@ def test_all_kinds(call: Call, zk: KazooClient, zk_path: str, locks: list[Any]) 
     assert datetime.fromisoformat(held["queued_at"]) == locks[0].owner().queued
     # A single look tells nothing by that.
     assert held["first_seen_holding"] is None
-    # One level: those of `a/lock` are further down.
+    # One level: those of `a/lock-a` are further down.
     assert {path for path, *_ in brief(document(call("ls", zk_path, "--json")), zk_path)} == {"b", "c", "d"}
     more = "zkconcurrent: there are nodes further below: `ls -r {}` looks at all\n"
     assert call("ls", zk_path)[2] == more.format(zk_path)
     nothing = f"{zk_path}/a has no lock that anybody holds or waits for\n"
     assert call("show", f"{zk_path}/a")[1:] == (nothing, more.format(f"{zk_path}/a"))
-    for path in ("a/lock", "b", "c", "d"):
+    for path in ("a/lock-a", "b", "c", "d"):
         shown = document(call("show", f"{zk_path}/{path}", "--json"))
         assert shown["schema"] == "zkconcurrent.show/1"
         same = [each["node"] for each in found["contenders"] if each["path"] == f"{zk_path}/{path}"]
@@ -119,7 +119,7 @@ def test_the_table(call: Call, zk_path: str) -> None:
     ]
     assert wide == [("TOKEN", "SESSION", "NODE", "BEHIND"), *cells]
     heads, *lines = call("ls", "-r", zk_path, "--sort", "waiters")[1].splitlines()
-    counts = [(2, "c"), (1, "a/lock"), (1, "b"), (0, "d")]
+    counts = [(2, "c"), (1, "a/lock-a"), (1, "b"), (0, "d")]
     assert [line.split()[:2] for line in lines] == [[str(n), f"{zk_path}/{name}"] for n, name in counts]
     assert heads.split()[:2] == ["WAIT", "PATH"]
 

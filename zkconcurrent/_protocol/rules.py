@@ -53,11 +53,12 @@ FOLDERS = {
 # What an error calls these kinds.
 _FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
-# A node that is known by its role: one of ours, or of Curator's; or the name that an old Curator, or an operator, gave.
+# A node that is known by its role: one of ours, or of Curator's; or one that an old Curator, or an operator, has named.
+# Each has a number at its end: a path such as `/app/lock-a` is no contender at `/app`.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
     r"|(?P<item>queue-|qn-)[0-9]+\Z"
-    r"|.*(?P<other>(?<![a-z])(?:lock|latch)-|__READ__|__WRIT__)"
+    r"|.*(?P<other>(?<![a-z])(?:lock|latch)-|__READ__|__WRIT__)-?[0-9]{9,}\Z"
 )
 # A party of Curator's double barrier. One name in a hundred ends as a sequential node's.
 _PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
