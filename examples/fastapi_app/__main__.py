@@ -26,7 +26,7 @@ import httpx
 import zkconcurrent
 
 PROCESSES, USERS, REQUESTS, THREADS = 2, 5, 200, 16
-PATIENCE = 30.0
+PATIENCE = 100.0
 
 
 @contextmanager
