@@ -6,8 +6,6 @@ a little, so that pipelined requests are seen to be pipelined.
 
 from __future__ import annotations
 
-import inspect
-import sys
 import threading
 import time
 from collections import Counter
@@ -39,13 +37,10 @@ from zkconcurrent import (
     MultiLock,
     Queue,
     ReadWriteLock,
-    RLock,
     Semaphore,
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
-from zkconcurrent._engine.watches import LINGER
-from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent._protocol.lease import BEATS
 from zkconcurrent._runtime.waiting import wait
 from zkconcurrent._threads.base import lock_base
@@ -392,20 +387,6 @@ def test_destroy(
     assert count.flights == (4 if own else 2)
 
 
-@pytest.mark.fault(348)
-@pytest.mark.threads_only("takes long")
-def test_destroy_of_a_large_map(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """The entries that the client knew are read together: 50, 200 and the rest."""
-    d = Dict(counted, zk_path)
-    proxy.delay(0.0)
-    d.update({str(n): b"1" for n in range(300)})
-    proxy.delay(0.3)
-    with proxy.counting() as count:
-        d.destroy()
-    assert count.flights == 3 + 3
-    assert not d
-
-
 def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """An acquire costs the sum of the locks, a release one round trip; a try stops at the first that is held."""
     lock = MultiLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
@@ -617,33 +598,6 @@ def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: s
         condition.notify()
 
 
-@pytest.mark.threads_only("is of the way of a thread")
-def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From `RLock.acquire` to the bytes there are six calls, generators apart, for the create and for the listing."""
-    lock, send, sent = RLock(zk, zk_path), Transport._send_directly, []
-    with lock:
-        pass  # makes the parents
-
-    def counted(transport: Transport, *request: Any) -> Any:
-        frame, calls = sys._getframe(), ["_send_directly"]
-        while (frame := frame.f_back) is not None and "zkconcurrent" in frame.f_globals["__name__"]:
-            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
-                calls.append(frame.f_code.co_name)
-        if threading.current_thread() is threading.main_thread():  # not the keeper's heartbeats
-            sent.append(calls[::-1])
-        return send(transport, *request)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Transport, "_send_directly", counted)
-        lock.acquire()
-    lock.release()
-    ends = ["send", "_send_directly"]
-    assert sent == [
-        ["acquire", "wait", "send_create", "create", *ends],
-        ["acquire", "wait", "send_children", "children", *ends],
-    ]
-
-
 def test_a_barrier(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """To come: one write, three reads, two round trips; to wait, two reads; to trip, a multi; to go, a delete."""
     here, there = Barrier(counted, zk_path, 3), Barrier(zk, zk_path, 3)
@@ -793,17 +747,3 @@ def test_to_observe(connect: Connect, counted: KazooClient, proxy: Proxy, zk_pat
         assert coming.result(20).id == "b"
     assert sum(changing.events.values()) == 1
     second.withdraw()
-
-
-def test_a_wait_that_ends_without_its_event(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """A loop of short waits removes no watch; once it is over, one request removes the last one."""
-    event, until = Event(counted, zk_path), time.monotonic() + 8 * LINGER
-    event.set()
-    event.clear()
-    with proxy.counting() as count:
-        while time.monotonic() < until:
-            assert not event.wait(0.5)  # beyond the delay of the proxy, so that it sets a watch
-        assert not count.removals
-        eventually(lambda: count.removals)
-        eventually(lambda: not counted._data_watchers)
-    assert count.removals == 1

@@ -47,14 +47,6 @@ def test_reads_of_large_values(counted: KazooClient, zk: KazooClient, proxy: Pro
     assert first.flights == 2 + len((50, 10, 10, 5))
 
 
-def test_reads_of_many_values(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """The number that is read at a time grows step by step: large values may stand behind small ones."""
-    Dict[bytes](zk, zk_path).update({str(n): b"x" for n in range(500)})
-    with proxy.counting() as first:
-        assert len(Dict[bytes](counted, zk_path)) == 500
-    assert first.flights == 2 + len((50, 200, 250))
-
-
 def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """One write for each, in one round trip; those that go by the old value read it before, in one more."""
     d = Dict[bytes](counted, zk_path)
@@ -89,32 +81,3 @@ def test_a_crowd_at_a_set(
         popping = [in_thread(s.pop) for _ in range(30)]
         assert len({each.result(60) for each in popping}) == 30
     assert count.requests["multi"] <= 2 * 30
-
-
-@pytest.mark.fault(348)
-def test_two_that_clear(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """The one that is slower learns of a hundred missing entries at a time."""
-    faster, d = Dict[bytes](zk, zk_path), Dict[bytes](counted, zk_path)
-    faster.update({str(n): b"x" for n in range(300)})
-    d["warm"] = b"up"
-    with proxy.counting() as count:
-        held = proxy.hold("multi")
-        clearing = in_thread(d.clear)
-        held.wait()
-        faster.clear()
-        held.release()
-        clearing.result(60)
-    assert not d
-    assert count.requests["multi"] <= 4
-
-
-def test_a_set(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """An element is added or removed by one write."""
-    s = Set(counted, zk_path)
-    s.add("warm")
-    with proxy.counting() as count:
-        s.add("a")
-        s.remove("a")
-        s.discard("a")
-    assert count.requests["multi"] == 3
-    assert "sync" not in count.requests

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
+from zkconcurrent import Empty, Full, LifoQueue, Queue
 from zkconcurrent._recipes.queue import state
 from zkconcurrent._recipes.queue.order import frame
 from zkconcurrent._recipes.queue.put import LISTED
@@ -30,13 +28,6 @@ def warm(queue: Queue[bytes]) -> None:
     queue.put(b"warm")
     assert queue.get() == b"warm"
     queue.task_done()
-
-
-def is_quiet(proxy: Proxy) -> bool:
-    """Whether nothing but heartbeats passes for half a second: what was begun has come to its end."""
-    with proxy.counting() as count:
-        time.sleep(0.5)
-    return not count.requests and not count.events
 
 
 def test_put_and_get(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
@@ -103,23 +94,6 @@ def test_reads_of_large_items(counted: KazooClient, proxy: Proxy, zk_path: str) 
             queue.get()
 
 
-def test_a_slow_consumer(monkeypatch: pytest.MonkeyPatch, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """The client reads few items ahead for a slow consumer, as they would grow old unused."""
-    queue = Queue[bytes](counted, zk_path)
-    warm(queue)
-    for _ in range(30):
-        queue.put(b"x")
-    for _ in range(10):
-        queue.get()
-    monkeypatch.setattr(state, "READ_FOR", 0.0)
-    queue.get()
-    with proxy.counting() as taking:
-        for _ in range(10):
-            queue.get()
-    assert taking.requests["multi"] == 10
-    assert taking.requests["getData"] <= 15
-
-
 def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A producer also queues: two writes, and four reads, in three round trips; it is refused for four reads in one."""
     queue = Queue[bytes](counted, zk_path, 2)
@@ -157,19 +131,6 @@ def test_other_calls(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     last.get()
     with proxy.costs(sync=1, getData=2, getChildren=2, multi=1):
         last.get()
-
-
-def test_what_others_have_taken(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """It is passed over, one by one and then several at a time; the items are not listed again."""
-    queue, other = Queue[bytes](counted, zk_path), Queue[bytes](zk, zk_path)
-    warm(queue)
-    for n in range(8):
-        other.put(b"%d" % n)
-    assert queue.get() == b"0"  # the next one is read, too
-    assert [other.get() for _ in range(3)] == [b"1", b"2", b"3"]
-    with other.claim(), proxy.costs(multi=2, getChildren=3, getData=6):
-        assert queue.get() == b"5"
-    assert [queue.get(), queue.get()] == [b"6", b"7"]
 
 
 def test_until_it_waits(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
@@ -212,99 +173,3 @@ def test_a_join_of_the_newest_first(
             other.task_done()
         joined.result(20)
     assert woken.requests["getChildren"] <= 4
-
-
-@pytest.mark.fault(83)
-@pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])
-@pytest.mark.long
-def test_no_herd(
-    claims: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """However many consumers wait, an item ends one wait: two events, and two more when a claim is acknowledged."""
-    consumers, items = 20, 10
-    clients = [connect(hosts=proxy.hosts) for _ in range(4)]
-    queues = [Queue[bytes](clients[n % 4], zk_path) for n in range(consumers)]
-    producer = Queue[bytes](zk, zk_path)
-    for queue in queues:
-        producer.put(b"warm")
-        queue.get()
-        queue.task_done()
-    over = threading.Event()
-
-    def consume(queue: Queue[bytes]) -> int:
-        count = 0
-        while True:
-            if claims:
-                with queue.claim() as claim:
-                    if claim.item == b"end":
-                        return count
-            elif queue.get() == b"end":
-                return count
-            count += 1
-
-    def waiting() -> bool:
-        return len(zk.get_children(f"{zk_path}/consumers")) == consumers
-
-    consuming = [in_thread(consume, queue) for queue in queues]
-    eventually(lambda: zk.exists(f"{zk_path}/consumers") and waiting(), patience=60)
-    eventually(lambda: is_quiet(proxy), patience=60)
-    with proxy.counting() as count:
-        for _ in range(items):
-            producer.put(b"x")
-            time.sleep(0.3)
-            eventually(waiting)
-        eventually(lambda: is_quiet(proxy), patience=60)
-    # An item that comes between two looks of a consumer, the second of which sets a watch, costs one event more.
-    events = sum(count.events.values())
-    assert events <= (4 if claims else 2) * items + items // 2, dict(count.events)
-    assert sum(count.requests.values()) <= 30 * items
-    with proxy.costs() as idle:
-        time.sleep(3)
-    assert not idle.events
-    over.set()
-    for _ in range(consumers):
-        producer.put(b"end")
-    assert sum(each.result(60) for each in consuming) == items
-
-
-def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """While nothing is put, a queue and its consumers send heartbeats and nothing else."""
-    queue = Queue[bytes](counted, zk_path)
-    warm(queue)
-    waiting = [in_thread(queue.get, timeout=8) for _ in range(3)]
-    consumers = f"{zk_path}/consumers"
-    eventually(lambda: counted.exists(consumers) and len(counted.get_children(consumers)) == 3)
-    eventually(lambda: is_quiet(proxy))
-    with proxy.costs():
-        time.sleep(4)
-    for each in waiting:
-        with pytest.raises(Empty):
-            each.result(20)
-
-
-@pytest.mark.long
-def test_an_idle_delay_queue(
-    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """Consumers that sleep until an item is due send nothing; then one takes it, with four reads more."""
-    queue, producer = DelayQueue[bytes](counted, zk_path), DelayQueue[bytes](zk, zk_path)
-    warm(queue)
-    producer.put(b"x", delay=10.0)
-    waiting = [in_thread(queue.get, timeout=12) for _ in range(3)]
-    consumers = f"{zk_path}/consumers"
-    eventually(lambda: zk.exists(consumers) and len(zk.get_children(consumers)) == 3)
-    eventually(lambda: is_quiet(proxy))
-    with proxy.costs() as idle:
-        time.sleep(3)
-    assert not idle.events
-    with proxy.counting() as taking:
-        eventually(lambda: any(each.done() for each in waiting))
-        time.sleep(0.5)
-    # The first consumer lists the items and consumers, reads the item and takes it; the next one then looks.
-    assert taking.requests["multi"] == 1
-    assert sum(taking.events.values()) <= 3  # two are its own: of the watches that it has slept with
-    assert sum(taking.requests.values()) <= 6 + 9
-    with proxy.counting() as putting:
-        queue.put(b"y", delay=60)
-    assert putting.requests["multi"] == 1
-    assert sorted(str(each.exception(20)) for each in waiting if each.exception(20)) == ["", ""]

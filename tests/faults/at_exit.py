@@ -1,11 +1,10 @@
 """A program that leaves its holds to the end of the interpreter: generators that hold, and objects that release.
 
-Usage: python -m tests.faults.at_exit <hosts> <path> [misuse, or what daemon threads do]
+Usage: python -m tests.faults.at_exit <hosts> <path> [acquires]; the last has daemon threads acquire
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import threading
 import time
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import zkconcurrent
-import zkconcurrent.aio
 from zkconcurrent import Lock, RLock
 
 client = zkconcurrent.connect(f"zk://{sys.argv[1]}{sys.argv[2]}")
@@ -22,9 +20,7 @@ LOCKS: dict[str, Callable[[str], Any]] = {
     "unfair": lambda path: Lock(client, path, fair=False),
     "rlock": lambda path: RLock(client, path),
     "read": lambda path: zkconcurrent.ReadWriteLock(client, path).read_lock,
-    "write": lambda path: zkconcurrent.ReadWriteLock(client, path).write_lock,
     "semaphore": lambda path: zkconcurrent.Semaphore(client, path, 2),
-    "bounded": lambda path: zkconcurrent.BoundedSemaphore(client, path, 2),
     "condition": lambda path: zkconcurrent.Condition(client, path),
     "several": lambda path: zkconcurrent.MultiLock([Lock(client, f"{path}/a"), RLock(client, f"{path}/b")]),
 }
@@ -60,16 +56,6 @@ class Holder:
         self._lock.release()
 
 
-class Forgetful:
-    """Releases a lock that it does not hold."""
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-
-    def __del__(self) -> None:
-        self._lock.release()
-
-
 def acquire_again_and_again(path: str) -> None:
     """Acquire and release until the process ends."""
     lock = RLock(client, path)
@@ -78,27 +64,10 @@ def acquire_again_and_again(path: str) -> None:
             pass
 
 
-async def wait_as_a_task() -> None:
-    """Acquire in a task again and again."""
-    lock = zkconcurrent.aio.Lock(client, "/task")
-    while True:
-        async with lock:
-            pass
-
-
-def leave_daemon_threads(target: Callable[..., object], *arguments: object) -> None:
-    """Leave threads that run this, and give them time to begin."""
+if sys.argv[3:]:
     for _ in range(3):
-        threading.Thread(target=target, args=arguments, daemon=True).start()
+        threading.Thread(target=acquire_again_and_again, args=("/thread",), daemon=True).start()
     time.sleep(0.3)
-
-
-if sys.argv[3:] == ["acquires"]:
-    leave_daemon_threads(acquire_again_and_again, "/thread")
-elif sys.argv[3:] == ["awaits"]:
-    leave_daemon_threads(lambda: asyncio.run(wait_as_a_task()))
-elif sys.argv[3:]:
-    forgetful = Forgetful(LOCKS[sys.argv[3]]("/misused"))
 else:
     generators = [held(make(f"/block-{name}")) for name, make in BLOCKS.items()]
     for each in generators:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
 import sys
 import threading
 import time
@@ -19,18 +18,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
 from tests.helpers.party import say, started
-from zkconcurrent import (
-    Barrier,
-    CountDownLatch,
-    Lock,
-    LockLostError,
-    RLock,
-    aio,
-)
+from zkconcurrent import Barrier, CountDownLatch, Lock, LockLostError, RLock, aio
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 PATIENCE = 60.0  # a machine that is busy takes its time to start a process
-LONG = 10.0  # for a call that is done at once; a fault would make it take for ever
 
 
 def client() -> KazooClient:
@@ -101,10 +92,8 @@ def leave(waiters: str = "0", stop: str = "") -> None:
         time.sleep(0.01)
     say("held")
     sys.stdin.readline()
-    if stop == "stop":
+    if stop:
         zk.stop()
-    elif stop == "os._exit":
-        os._exit(0)
 
 
 def starve(seconds: str) -> None:

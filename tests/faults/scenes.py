@@ -1,4 +1,4 @@
-"""The calls that `test_interrupts.py` interrupts at every line: how each is prepared, and what is so after it."""
+"""The calls that `test_interrupts.py` strikes: how each is prepared, and what is so after it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.helpers.contenders import barrier_state, queued
-from tests.helpers.lock_types import Kind, against, read_lock, unfair_lock, write_lock
-from tests.helpers.places import PLACES
-from zkconcurrent import Condition, DetachedLock, Election, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
+from tests.helpers.eventually import eventually
+from tests.helpers.lock_types import against, read_lock, unfair_lock
+from zkconcurrent import Condition, DetachedLock, Election, Lock, MultiLock, Queue, ReadWriteLock, RLock, Semaphore
 
-# Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
-OWN = (
+# All other lines of these calls are lines of Lock's calls, which are struck at every line.
+LOCKS = (
     "_threads/base/lock_base.py",
     "_threads/base/lock_core.py",
     "_threads/rlock.py",
@@ -28,28 +28,47 @@ OWN = (
     "holds.py",
     "local_handoff.py",
 )
-BLOCKS = (*OWN, "_threads/multilock.py", "_threads/semaphore.py", "_threads/detached.py")
-ELECTION = (
-    "_threads/election.py",
-    "_threads/base/candidacy.py",
-    "election.py",
-    "_threads/base/lock_base.py",
-    "_threads/base/lock_core.py",
-    "holds.py",
+BLOCKS = (*LOCKS, "_threads/multilock.py", "_threads/semaphore.py", "_threads/detached.py")
+ELECTION = ("election.py", "_threads/base/candidacy.py", *LOCKS[:2], "holds.py")
+VALUES = ("_threads/atomic.py", "_threads/base/value_base.py", "_recipes/value.py", "receipts.py", "settling.py")
+QUEUES = (
+    "_threads/queue.py",
+    "_threads/base/queue_base.py",
+    "receipts.py",
+    "queue/state.py",
+    "queue/put.py",
+    "queue/take.py",
+    "queue/claim.py",
+    "settling.py",
 )
-DEADLINES = (
-    "_threads/base/lock_base.py",
-    "_threads/base/lock_core.py",
-    "_threads/lock.py",
-    "_threads/semaphore.py",
-    "_threads/base/primitive.py",
-)
+MAPS = ("_threads/dict.py", "_threads/base/map_base.py", "map/mirror.py", "map/write.py", "receipts.py")
 SESSION = 4.0  # short, as heartbeats find the leftovers of an interrupt; but no lease ends although the machine is busy
 
+Used: TypeAlias = Any
+"""What a scene uses: `client`, whose calls are struck; `zk`, another client; `path`; and attributes of its own."""
 
-def files_of(kind: Kind) -> tuple[str, ...]:
-    """Return the files whose lines are interrupted; none means all."""
-    return () if kind is Lock or PLACES > 2 else OWN
+
+@dataclass
+class Scene:
+    """A call that is struck.
+
+    Attributes:
+        make: makes what is used, and uses it once, as the lines that make its nodes are not struck here.
+        call: the call; it sees that it does what it is to do.
+        free: whether nothing is left of it.
+        begin: what comes before each call.
+        end: what comes after each; it is told whether the call was struck.
+        over: what comes at the end: others can go on.
+        files: whose lines are struck; none means all.
+    """
+
+    make: Callable[[Used], object]
+    call: Callable[[Used], object]
+    free: Callable[[Used], bool] = lambda _: True
+    begin: Callable[[Used], object] = lambda _: None
+    end: Callable[[Used, bool], object] = lambda *_: None
+    over: Callable[[Used], object] = lambda _: None
+    files: tuple[str, ...] = ()
 
 
 def expect(done: object) -> None:
@@ -57,49 +76,22 @@ def expect(done: object) -> None:
     assert done
 
 
-class Used:
-    """What a scene uses at a path, by attributes of its own.
-
-    Attributes:
-        client: the client whose calls are interrupted.
-        zk: another client.
-        path: the path.
-    """
-
-    def __init__(self, client: KazooClient, zk: KazooClient, path: str) -> None:
-        self.client, self.zk, self.path = client, zk, path
-
-    it: Any
-    other: Any
-    before: Any
+def nodes(used: Used, path: str = "") -> int:
+    """Return how many nodes of contenders there are at the path and below it; those idle for long may be reaped."""
+    try:
+        names = used.zk.get_children(used.path + path)
+    except NoNodeError:
+        return 0
+    return sum(name.startswith("_c_") or nodes(used, f"{path}/{name}") for name in names)
 
 
-@dataclass
-class Scene:
-    """A call that is interrupted.
-
-    Attributes:
-        make: makes what is used, and uses it once, as the lines that make its nodes are not interrupted here.
-        call: the call; it sees that it does what it is to do.
-        free: whether nothing is left of it.
-        begin: what comes before each call.
-        end: what comes after each; it is told whether an interrupt has struck.
-        over: what comes at the end: others can go on.
-        files: whose lines are interrupted; none means all.
-        least: the call has more lines than that.
-    """
-
-    make: Callable[[Used], object]
-    call: Callable[[Used], object]
-    free: Callable[[Used], bool]
-    begin: Callable[[Used], object] = lambda _: None
-    end: Callable[[Used, bool], object] = lambda *_: None
-    over: Callable[[Used], object] = lambda _: None
-    files: tuple[str, ...] = ()
-    least: int = 5
+def no_tickets(used: Used) -> bool:
+    """Return whether the client has begun nothing that is not settled."""
+    registry = used.it._session.registry
+    return not registry.tickets and not registry._awaiting and not used.it._session.calls
 
 
-def exclusive(name: str, kind: Any, rival: Any, files: tuple[str, ...] = (), **permits: int) -> dict[str, Scene]:
+def exclusive(name: str, kind: Any, rival: Any, files: tuple[str, ...], **permits: int) -> dict[str, Scene]:
     """Return an acquire of what is free, one that waits in vain, and a release: all or nothing."""
 
     def make(used: Used) -> None:
@@ -145,19 +137,10 @@ def exclusive(name: str, kind: Any, rival: Any, files: tuple[str, ...] = (), **p
         used.it.release(*permits.values())
 
     return {
-        f"{name}, acquire": Scene(make, call, free, end=acquired, over=others_acquire, files=files, least=30),
+        f"{name}, acquire": Scene(make, call, free, end=acquired, over=others_acquire, files=files),
         f"{name}, wait": Scene(make_held, wait, free, over=over, files=files),
-        f"{name}, release": Scene(make, release, free, call, released, others_acquire, files, 20),
+        f"{name}, release": Scene(make, release, free, call, released, others_acquire, files),
     }
-
-
-def nodes(used: Used, path: str = "") -> int:
-    """Return how many nodes of contenders there are at the path and below it; those idle for long may be reaped."""
-    try:
-        names = used.zk.get_children(used.path + path)
-    except NoNodeError:
-        return 0
-    return sum(name.startswith("_c_") or nodes(used, f"{path}/{name}") for name in names)
 
 
 def downgrade() -> Scene:
@@ -180,64 +163,54 @@ def downgrade() -> Scene:
         with ReadWriteLock(used.zk, used.path).write_lock:
             pass
 
-    def call(used: Used) -> Any:
-        return expect(used.it.read_lock.acquire())
+    def call(used: Used) -> None:
+        expect(used.it.read_lock.acquire())
 
-    return Scene(make, call, lambda used: queued(used.zk, used.path, 1)(), end=end, over=over, least=80)
+    return Scene(make, call, lambda used: queued(used.zk, used.path, 1)(), end=end, over=over, files=LOCKS)
 
 
-def condition_wait(kind: Kind) -> Scene:
+def condition_wait() -> Scene:
     """The lock is held with all its levels when the interrupt is raised, and no waiter is left.
 
     The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
     """
-    levels = 2 if kind is RLock else 1
-    files = (*files_of(kind), "condition.py") if files_of(kind) else ()
 
     def make(used: Used) -> None:
-        used.other = kind(used.client, f"{used.path}/lock")
-        for _ in range(levels):
-            used.other.acquire()
+        used.other = RLock(used.client, f"{used.path}/lock")
+        used.other.acquire()
+        used.other.acquire()
         used.it = Condition(used.client, f"{used.path}/condition", used.other)
         used.it.wait(0.002)
 
     def end(used: Used, _: bool) -> None:
         hold = used.other._lock_core.mine()
-        assert hold is not None
         assert hold.alive
-        assert hold.depth == levels
+        assert hold.depth == 2
         assert queued(used.zk, f"{used.it.path}/waiters", 0)()
 
     def over(used: Used) -> None:
-        for _ in range(levels):
-            used.it.release()
+        used.it.release()
+        used.it.release()
 
-    def free(used: Used) -> Any:
+    def free(used: Used) -> bool:
         return queued(used.zk, used.other.path, 1)()
 
-    least = 50 if files else 200
-    return Scene(make, lambda used: used.it.wait(0.002), free, end=end, over=over, files=files, least=least)
+    files = (*LOCKS, "condition.py", "condition_wait.py")
+    return Scene(make, lambda used: used.it.wait(0.002), free, end=end, over=over, files=files)
 
 
-def no_tickets(used: Used) -> bool:
-    """Return whether the client has begun nothing that is not settled."""
-    registry = used.it._session.registry
-    return not registry.tickets and not registry._awaiting and not used.it._session.calls
-
-
-def event_wait(is_set: bool) -> Scene:
+def event_wait() -> Scene:
     """Nothing of a wait is left, and the event goes on as it was."""
 
     def make(used: Used) -> None:
         used.it = zkconcurrent.Event(used.client, used.path)
         used.it.set()
-        if not is_set:
-            used.it.clear()
+        used.it.clear()
 
-    def call(used: Used) -> Any:
-        return expect(used.it.wait(5 if is_set else 0.02) is is_set)
+    def over(used: Used) -> None:
+        assert not used.it.is_set()
 
-    return Scene(make, call, no_tickets, over=lambda used: expect(used.it.is_set() is is_set), least=40)
+    return Scene(make, lambda used: expect(not used.it.wait(0.02)), no_tickets, over=over, files=("/event.py",))
 
 
 def event_change(what: str, back: str) -> Scene:
@@ -260,7 +233,7 @@ def event_change(what: str, back: str) -> Scene:
             getattr(used.it, what)()
         assert state(used) == (used.before + (what == "set"), what)
 
-    return Scene(make, lambda used: getattr(used.it, what)(), no_tickets, begin=begin, end=end, least=40)
+    return Scene(make, lambda used: getattr(used.it, what)(), no_tickets, begin, end, files=("/event.py",))
 
 
 def count() -> Scene:
@@ -270,23 +243,13 @@ def count() -> Scene:
         used.it = zkconcurrent.CountDownLatch(used.client, used.path, 1_000_000)
         used.it.count_down()
 
+    def begin(used: Used) -> None:
+        used.before = used.it.count
+
     def end(used: Used, struck: bool) -> None:
         assert used.it.count in ((used.before, used.before - 3) if struck else (used.before - 3,))
 
-    def begin(used: Used) -> Any:
-        return setattr(used, "before", used.it.count)
-
-    return Scene(make, lambda used: used.it.count_down(3), no_tickets, begin=begin, end=end, least=40)
-
-
-def latch_wait() -> Scene:
-    """Nothing of a wait is left."""
-
-    def make(used: Used) -> None:
-        used.it = zkconcurrent.CountDownLatch(used.client, used.path, 2)
-        used.it.count_down()
-
-    return Scene(make, lambda used: expect(used.it.wait(0.02) is False), no_tickets, least=40)
+    return Scene(make, lambda used: used.it.count_down(3), no_tickets, begin, end, files=("/latch.py",))
 
 
 def membership(leaves: bool) -> Scene:
@@ -308,9 +271,10 @@ def membership(leaves: bool) -> Scene:
     def free(used: Used) -> bool:
         return not used.it._path_state.members and used.zk.get_children(used.path) == [] and no_tickets(used)
 
+    files = ("/group.py",)
     if leaves:
-        return Scene(make, lambda used: used.other.leave(), free, begin=join, end=end, least=10)
-    return Scene(make, join, free, end=end, least=40)
+        return Scene(make, lambda used: used.other.leave(), free, join, end, files=files)
+    return Scene(make, join, free, end=end, files=files)
 
 
 def double_barrier(method: str) -> Scene:
@@ -321,24 +285,23 @@ def double_barrier(method: str) -> Scene:
         used.it.enter()
         used.it.leave()
 
+    def begin(used: Used) -> object:
+        return method == "leave" and used.it.enter()
+
     def end(used: Used, _: bool) -> None:
         if used.it._path_state.inside:
             with contextlib.suppress(RuntimeError):  # it has left: its node is gone
                 used.it.leave()
 
     def free(used: Used) -> bool:
-        return (
-            all(name == "ready" for name in used.zk.get_children(used.path)) and not used.it._session.registry.tickets
-        )
+        names = used.zk.get_children(used.path)
+        return all(name == "ready" for name in names) and not used.it._session.registry.tickets
 
     def over(used: Used) -> None:
         assert not zkconcurrent.DoubleBarrier(used.zk, used.path, 2).enter(0)
         assert used.zk.get_children(used.path) == []
 
-    def begin(used: Used) -> Any:
-        return method == "leave" and used.it.enter()
-
-    return Scene(make, lambda used: getattr(used.it, method)(), free, begin=begin, end=end, over=over, least=40)
+    return Scene(make, lambda used: getattr(used.it, method)(), free, begin, end, over, ("double_barrier.py",))
 
 
 def barrier_wait(parties: int) -> Scene:
@@ -365,7 +328,10 @@ def barrier_wait(parties: int) -> Scene:
         where = f"{used.path}/{int(str(barrier_state(used.zk, used.path)['generation'])):010d}"
         return (not used.zk.exists(where) or not used.zk.get_children(where)) and no_tickets(used)
 
-    return Scene(make, call, free, begin=begin, end=lambda used, _: expect(len(used.before) <= 1), least=100)
+    def end(used: Used, _: bool) -> None:
+        assert len(used.before) <= 1
+
+    return Scene(make, call, free, begin, end, files=("/barrier.py", "barrier_state.py"))
 
 
 def detached_acquire() -> Scene:
@@ -381,10 +347,7 @@ def detached_acquire() -> Scene:
         used.it.release()
         assert not used.zk.get_children(used.path)
 
-    def call(used: Used) -> Any:
-        return expect(used.it.acquire(timeout=5))
-
-    return Scene(make, call, lambda _: True, end=end, files=("detached.py",), least=30)
+    return Scene(make, lambda used: expect(used.it.acquire(timeout=5)), end=end, files=("detached.py",))
 
 
 def detached_wait() -> Scene:
@@ -394,19 +357,21 @@ def detached_wait() -> Scene:
         used.it = DetachedLock(used.client, used.path, "job")
         used.other = DetachedLock(used.zk, used.path, "holder")
 
+    def begin(used: Used) -> None:
+        used.other.acquire(timeout=20)
+
     def end(used: Used, _: bool) -> None:
         used.other.release()
         with used.it:  # behind what the interrupted call may have left
             assert len(used.zk.get_children(used.path)) == 1
 
-    def call(used: Used) -> Any:
-        return expect(not used.it.acquire(timeout=0.02))
+    def call(used: Used) -> None:
+        assert not used.it.acquire(timeout=0.02)
 
-    begin = lambda used: used.other.acquire(timeout=20)  # noqa: E731
-    return Scene(make, call, lambda _: True, begin=begin, end=end, files=("detached.py",), least=20)
+    return Scene(make, call, begin=begin, end=end, files=("detached.py",))
 
 
-def detached_end(what: str) -> Scene:
+def detached_end(by_force: bool) -> Scene:
     """The hold has ended or goes on; called again, the release ends it, and blames no other for having ended it."""
 
     def begin(used: Used) -> None:
@@ -415,37 +380,19 @@ def detached_end(what: str) -> Scene:
         used.before = used.it.fencing_token
 
     def call(used: Used) -> None:
-        if what == "release":
-            used.it.release()
-        elif what == "release by another":
-            used.other.release()
-        elif what == "with":
-            used.it.__exit__(None, None, None)
-        else:
+        if by_force:
             assert used.other.force_release(used.before)
+        else:
+            used.it.release()
 
     def end(used: Used, struck: bool) -> None:
-        if struck and what == "release by another":
-            with contextlib.suppress(RuntimeError):
-                used.other.release()
-        elif struck and what == "force_release":
+        if struck and by_force:
             used.other.force_release(used.before)
         elif struck and used.it.hold_count():
             used.it.release()
         assert not used.zk.get_children(used.path)
 
-    files = ("detached.py",)
-    return Scene(lambda _: None, call, lambda _: True, begin=begin, end=end, files=files, least=10)
-
-
-def two_permits(client: KazooClient, path: str) -> Semaphore:
-    """Make a semaphore."""
-    return Semaphore(client, path, 2)
-
-
-def multilock(client: KazooClient, path: str) -> MultiLock:
-    """Make a lock of two."""
-    return MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
+    return Scene(lambda _: None, call, begin=begin, end=end, files=("detached.py",))
 
 
 def election_scene(what: str) -> Scene:
@@ -460,7 +407,7 @@ def election_scene(what: str) -> Scene:
         used.other = used.it.lead()
         if what == "end of a block":
             used.other.__enter__()
-        elif what in ("wait", "withdraw"):
+        elif what == "withdraw":
             used.it.stand()
             assert used.it.wait(20) is not None
 
@@ -469,15 +416,13 @@ def election_scene(what: str) -> Scene:
             used.other.__enter__().publish(b"published")
         elif what == "end of a block":
             used.other.__exit__(None, None, None)
-        elif what == "wait":
-            assert used.it.wait(20) is not None
         else:
             getattr(used.it, what)()
 
     def end(used: Used, struck: bool) -> None:
         if what == "lead" and (not struck or used.it.is_leader()):  # struck in `publish`, it is in the block
             used.other.__exit__(KeyboardInterrupt if struck else None, None, None)
-        elif what in ("stand", "wait", "withdraw"):
+        elif what in ("stand", "withdraw"):
             used.it.withdraw()
         assert not used.it.is_leader()
 
@@ -485,15 +430,14 @@ def election_scene(what: str) -> Scene:
         with Election(used.zk, used.path).lead(timeout=20):
             pass
 
-    least = {"lead": 50, "end of a block": 15}.get(what, 5)
-    return Scene(make, call, lambda used: queued(used.zk, used.path, 0)(), begin, end, over, ELECTION, least)
+    return Scene(make, call, lambda used: queued(used.zk, used.path, 0)(), begin, end, over, ELECTION)
 
 
-def block_in_time(kind: Any, is_free: bool) -> Scene:
+def block_in_time(is_free: bool) -> Scene:
     """The start of a `hold()` block either is interrupted and leaves nothing, or holds, or has met its deadline."""
 
     def make(used: Used) -> None:
-        used.it, used.other = kind(used.client, used.path), kind(used.zk, used.path)
+        used.it, used.other = Lock(used.client, used.path), Lock(used.zk, used.path)
         with used.it:
             pass
         if not is_free:
@@ -517,21 +461,128 @@ def block_in_time(kind: Any, is_free: bool) -> Scene:
         assert used.it.acquire(timeout=20)
         used.it.release()
 
-    return Scene(make, call, lambda _: True, end=end, over=over, files=DEADLINES, least=10)
+    files = (*LOCKS[:2], "_threads/lock.py", "_threads/base/primitive.py")
+    return Scene(make, call, end=end, over=over, files=files)
+
+
+def value_change() -> Scene:
+    """An interrupted change was made once or not at all, and those that come after it are made."""
+
+    def make(used: Used) -> None:
+        used.it, used.other = (zkconcurrent.AtomicLong(each, used.path) for each in (used.client, used.zk))
+        used.it.add()
+
+    def begin(used: Used) -> None:
+        used.before = used.other.add(10)
+
+    def end(used: Used, struck: bool) -> None:
+        eventually(lambda: not used.it._path_state._left)
+        now = used.other.get()
+        assert now - used.before in ((0, 1) if struck else (1,))
+        assert used.it.add(100) == now + 100
+
+    return Scene(make, lambda used: used.it.add(), begin=begin, end=end, files=VALUES)
+
+
+def queue_call(what: str, kind: Any = Queue) -> Scene:
+    """An interrupted call puts or takes an item once or not at all, and no item stays claimed."""
+
+    def make(used: Used) -> None:
+        used.it, used.other = kind(used.client, used.path), kind(used.zk, used.path)
+        used.it.put(b"0")
+
+    def begin(used: Used) -> None:
+        while not used.other.empty():
+            used.other.get()
+        used.other.put(b"0")
+        used.other.put(b"1")
+        used.claim, used.taken = used.it.claim(), []
+        if what in ("acknowledge", "give back"):
+            used.claim.__enter__()
+
+    def call(used: Used) -> None:
+        if what == "put":
+            used.it.put(b"new")
+        elif what == "get":
+            used.taken = [used.it.get()]
+        elif what == "claim":
+            used.claim.__enter__()
+        else:
+            used.claim.__exit__(KeyError if what == "give back" else None, None, None)
+
+    def end(used: Used, _: bool) -> None:
+        if used.claim._taken is not None:  # its end is struck in vain
+            assert what == "claim"
+            used.claim.__exit__(KeyError, None, None)
+        eventually(lambda: not used.it._path_state._left and not used.zk.get_children(f"{used.path}/claims"))
+        there = [used.other.get_nowait() for _ in range(used.other.qsize())]
+        if what == "put":
+            assert there in ([b"0", b"1"], [b"0", b"1", b"new"])
+        elif what == "acknowledge":
+            assert there in ([b"1"], [b"0", b"1"])
+        else:
+            assert used.taken + there == [b"0", b"1"]
+
+    return Scene(make, call, begin=begin, end=end, files=QUEUES)
+
+
+def map_call(what: str) -> Scene:
+    """An interrupted call writes once or not at all; the copy goes on, and no writer is left in doubt."""
+
+    def make(used: Used) -> None:
+        used.it, used.reads = zkconcurrent.Dict[bytes](used.client, used.path), 0
+
+    def begin(used: Used) -> None:
+        used.it["k"] = b"old"
+        assert used.it["k"] == b"old"
+        used.before = used.zk.get(f"{used.path}/entries/k")[1].version
+        used.reads += 1
+        used.other = zkconcurrent.Dict[bytes](used.client, f"{used.path}-{used.reads}")
+
+    def call(used: Used) -> None:
+        if what == "put":
+            used.it["k"] = b"new"
+        elif what == "pop":
+            used.it.pop("k")
+        else:
+            assert not used.other
+
+    def end(used: Used, _: bool) -> None:
+        used.it["after"] = b"%d" % used.reads
+        assert used.it["after"] == b"%d" % used.reads
+        there = used.zk.exists(f"{used.path}/entries/k")
+        assert what == "pop" if there is None else there.version - used.before in (0, 1)
+        eventually(lambda: ("k" in used.it) == (there is not None))
+        assert what != "read" or not used.other  # by a thread that has begun anew, perhaps
+
+    def over(used: Used) -> None:
+        eventually(lambda: not used.it._mirror.under_way)
+        # An interrupt just as a writer changes hands leaves it to nobody, until the session ends.
+        eventually(lambda: len(used.zk.get_children(f"{used.path}/writers")) <= 8)
+
+    return Scene(make, call, begin=begin, end=end, over=over, files=MAPS)
+
+
+def two_permits(client: KazooClient, path: str) -> Semaphore:
+    """Make a semaphore."""
+    return Semaphore(client, path, 2)
+
+
+def multilock(client: KazooClient, path: str) -> MultiLock:
+    """Make a lock of two."""
+    return MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
 
 
 GRANTS: dict[str, Callable[[KazooClient, str], tuple[Any, Any]]] = {  # a block, and the primitive whose call it makes
     "Lock": lambda client, path: (lock := Lock(client, path), lock),
-    "RLock": lambda client, path: (lock := RLock(client, path), lock),
     "read lock": lambda client, path: (lock := ReadWriteLock(client, path).read_lock, lock),
     "Semaphore": lambda client, path: (semaphore := Semaphore(client, path, 1), semaphore),
     "Condition": lambda client, path: (Condition(client, f"{path}-condition", lock := Lock(client, path)), lock),
     "MultiLock": lambda client, path: (lock := MultiLock([Lock(client, path)]), lock),
     "DetachedLock": lambda client, path: (lock := DetachedLock(client, path, str(client.client_id)), lock),
-    "hold": lambda client, path: ((lock := Lock(client, path)).hold(), lock),
-    "hold in time": lambda client, path: ((lock := Lock(client, path)).hold(SESSION), lock),
+    "hold": lambda client, path: ((lock := Lock(client, path)).hold(SESSION), lock),
     "lead": lambda client, path: (block := Election(client, path).lead(), block._leader_lock),
-    "claim": lambda client, path: ((queue := zkconcurrent.Queue[bytes](client, path)).claim(timeout=SESSION), queue),
+    "claim": lambda client, path: ((queue := Queue[bytes](client, path)).claim(timeout=SESSION), queue),
 }
 
 
@@ -556,31 +607,24 @@ def block_end(what: str, levels: int = 0) -> Scene:
     def free(used: Used) -> bool:
         return not used.it._session.registry.tickets
 
-    least = 4 if levels else 5
-
-    def call(used: Used) -> Any:
-        return used.other.__exit__(None, None, None)
-
-    return Scene(make, call, free, begin=begin, end=end, files=BLOCKS, least=least)
+    return Scene(make, lambda used: used.other.__exit__(None, None, None), free, begin, end, files=BLOCKS)
 
 
 SCENES: dict[str, Scene] = {
+    **exclusive("Lock", Lock, Lock, ()),
     **{
         name: scene
-        for kind in (Lock, RLock, read_lock, write_lock, unfair_lock)
-        for name, scene in exclusive(kind.__name__, kind, against(kind), files_of(kind)).items()
+        for kind in (RLock, read_lock, unfair_lock)
+        for name, scene in exclusive(kind.__name__, kind, against(kind), LOCKS).items()
     },
-    **exclusive("Semaphore", two_permits, two_permits, permits=2),
-    **exclusive("MultiLock", multilock, lambda client, path: Lock(client, f"{path}/b")),
+    **exclusive("Semaphore", two_permits, two_permits, (*LOCKS[:2], "/semaphore.py", "holds.py"), permits=2),
+    **exclusive("MultiLock", multilock, lambda zk, path: Lock(zk, f"{path}/b"), (*LOCKS[:2], "/multilock.py")),
     "downgrade": downgrade(),
-    "Condition of a Lock, wait": condition_wait(Lock),
-    "Condition of an RLock, wait": condition_wait(RLock),
-    "Event, wait for a flag that is set": event_wait(True),
-    "Event, wait": event_wait(False),
+    "Condition, wait": condition_wait(),
+    "Event, wait": event_wait(),
     "Event, set": event_change("set", "clear"),
     "Event, clear": event_change("clear", "set"),
     "CountDownLatch, count down": count(),
-    "CountDownLatch, wait": latch_wait(),
     "Group, join": membership(False),
     "Group, leave": membership(True),
     "DoubleBarrier, enter": double_barrier("enter"),
@@ -589,16 +633,15 @@ SCENES: dict[str, Scene] = {
     "Barrier for two": barrier_wait(2),
     "DetachedLock, acquire": detached_acquire(),
     "DetachedLock, wait": detached_wait(),
-    **{
-        f"DetachedLock, {what}": detached_end(what)
-        for what in ("release", "release by another", "force_release", "with")
-    },
-    **{f"Election, {what}": election_scene(what) for what in ("lead", "end of a block", "stand", "wait", "withdraw")},
-    "hold() of a Lock in time": block_in_time(Lock, True),
-    "hold() of a held Lock": block_in_time(Lock, False),
-    "hold() of permits in time": block_in_time(lambda client, path: Semaphore(client, path, 1), True),
-    "hold() of held permits": block_in_time(lambda client, path: Semaphore(client, path, 1), False),
+    "DetachedLock, release": detached_end(False),
+    "DetachedLock, force_release": detached_end(True),
+    **{f"Election, {what}": election_scene(what) for what in ("lead", "end of a block", "stand", "withdraw")},
+    "hold() of a Lock": block_in_time(True),
+    "hold() of a held Lock": block_in_time(False),
+    "AtomicLong, add": value_change(),
+    **{f"Queue, {what}": queue_call(what) for what in ("put", "get", "claim", "acknowledge", "give back")},
+    "DelayQueue, get": queue_call("get", zkconcurrent.DelayQueue),
+    **{f"Dict, {what}": map_call(what) for what in ("put", "pop", "read")},
     **{f"end of a block, {what}": block_end(what) for what in GRANTS if what not in ("lead", "claim")},
-    "end of an inner block, RLock": block_end("RLock", 1),
     "end of an inner block, read lock": block_end("read lock", 1),
 }

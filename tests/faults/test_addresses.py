@@ -55,17 +55,10 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     made.over.set()
 
 
-def opened(how: str, ends: ExitStack) -> KazooClient:
+def opened(ends: ExitStack) -> KazooClient:
     """Return a client of the three names that tries them in their order."""
-    if how == "connect":
-        url = f"zk://{','.join(NAMES)}"
-        return ends.enter_context(zkconcurrent.connect(url, timeout=TIMEOUT, randomize_hosts=False))
-    hosts = ",".join(f"{name}:2181" for name in NAMES)
-    zk = KazooClient(hosts, timeout=TIMEOUT, randomize_hosts=False)
-    zk.start()
-    ends.callback(zk.close)
-    ends.callback(zk.stop)
-    return zk
+    url = f"zk://{','.join(NAMES)}"
+    return ends.enter_context(zkconcurrent.connect(url, timeout=TIMEOUT, randomize_hosts=False))
 
 
 def hold(zk: KazooClient, path: str, ends: ExitStack) -> zkconcurrent.Lock:
@@ -83,14 +76,10 @@ def reconnect(zk: KazooClient) -> None:
     eventually(lambda: zk.connected and link.connection is not before)
 
 
-kinds = pytest.mark.parametrize("how", ["connect", "plain"])
-
-
 @pytest.mark.fault(243)
-@kinds
 @pytest.mark.parametrize("connected_to", ["first", "last"])
 def test_a_machine_with_several_addresses_has_no_power(
-    how: str, connected_to: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
+    connected_to: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
     """A client that tries that machine first is with another before its session, or a hold, ends."""
     dead, alive = [dead_address() for _ in range(4)], [zookeeper.port]
@@ -99,7 +88,7 @@ def test_a_machine_with_several_addresses_has_no_power(
         refuses = [closed.getsockname()[1]]
         places = [alive, dead, alive] if connected_to == "first" else [refuses, refuses, alive]
         resolver.ports.update(zip(NAMES, places, strict=True))
-        zk = opened(how, ends)
+        zk = opened(ends)
         held = hold(zk, zk_path, ends)
         session = zk.client_id
         if connected_to == "last":
@@ -110,15 +99,14 @@ def test_a_machine_with_several_addresses_has_no_power(
 
 
 @pytest.mark.fault(243)
-@kinds
 def test_addresses_that_are_no_longer_those_of_the_names(
-    how: str, zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
+    zookeeper: Server, zk_path: str, resolver: Resolver, dead_address: Callable[[], int]
 ) -> None:
     """All servers have moved since the names were resolved: they are resolved again at once."""
     with ExitStack() as ends:
         old = [[zookeeper.port], *([dead_address(), dead_address()] for _ in range(2))]
         resolver.ports.update(zip(NAMES, old, strict=True))
-        zk = opened(how, ends)
+        zk = opened(ends)
         held = hold(zk, zk_path, ends)
         session = zk.client_id
         moved = [[dead_address()], [zookeeper.port], [zookeeper.port]]
@@ -129,12 +117,11 @@ def test_addresses_that_are_no_longer_those_of_the_names(
 
 
 @pytest.mark.fault(243)
-@kinds
-def test_a_resolver_that_does_not_reply(how: str, zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
+def test_a_resolver_that_does_not_reply(zookeeper: Server, zk_path: str, resolver: Resolver) -> None:
     """A client that lost its connection goes to the last addresses that it knows."""
     with ExitStack() as ends:
         resolver.ports.update({name: [zookeeper.port] for name in NAMES})
-        zk = opened(how, ends)
+        zk = opened(ends)
         held = hold(zk, zk_path, ends)
         reconnect(zk)
         session = zk.client_id

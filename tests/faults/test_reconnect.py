@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import pairwise
-from typing import Any, NoReturn
-from unittest.mock import patch
 
 import pytest
 
@@ -100,12 +96,8 @@ HEADER = struct.Struct("!iiqi")  # of a reply: its length, the request's number,
 @pytest.mark.parametrize(
     "strange",
     [
-        pytest.param(bytes(4), id="an empty one"),
-        pytest.param(struct.pack("!i", -1), id="less than none"),
         pytest.param(b"\0\0\0\5hello", id="too short"),
         pytest.param(HEADER.pack(16, -4, 0, 0), id="to credentials that were not sent"),
-        pytest.param(HEADER.pack(16, -1, 0, 0), id="an event of nothing"),
-        pytest.param(HEADER.pack(16, 7, 0, 0), id="to no request"),
     ],
 )
 def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str) -> None:
@@ -127,65 +119,3 @@ def test_a_reply_that_is_none(strange: bytes, zookeeper: Server, zk_path: str) -
                 pass
             assert not held.lost.is_set()
         link.shutdown()
-
-
-class Forbidden(RuntimeError):
-    """The error of a plugin that forbids the network to tests, such as pytest-socket."""
-
-
-@contextmanager
-def forbidden(*places: str) -> Iterator[list[object]]:
-    """Forbid names, or sockets but for pairs of them, in this process, as such a plugin does; yield the attempts."""
-    attempts: list[object] = []
-
-    class Guarded(socket.socket):
-        def __new__(cls, family: int = -1, *args: object, **options: object) -> Any:
-            if family == socket.AF_UNIX:
-                return super().__new__(cls, family, *args, **options)
-            raise forbid(family)
-
-    def forbid(what: object, *_: object, **__: object) -> Forbidden:
-        attempts.append(what)
-        return Forbidden("a test tried to use the network")
-
-    def resolve(host: object, *_: object, **__: object) -> NoReturn:
-        raise forbid(host)
-
-    with ExitStack() as ends:
-        for place in places:
-            ends.enter_context(patch.object(socket, place, {"getaddrinfo": resolve, "socket": Guarded}[place]))
-        yield attempts
-
-
-@pytest.mark.fault(514)
-@pytest.mark.parametrize("place", ["getaddrinfo", "socket"])
-def test_a_network_that_is_forbidden_for_a_while(place: str, zookeeper: Server, zk_path: str) -> None:
-    """Any error of an attempt to connect is a failed attempt: the client reconnects once it may.
-
-    A connection that is there serves on meanwhile, and the error of a first attempt is named.
-    """
-    name = f"localhost:{zookeeper.port}"
-    with zkconcurrent.connect(f"zk://{name}?timeout=10") as zk, (held := zkconcurrent.Lock(zk, f"{zk_path}/held")):
-        with forbidden(place) as attempts:
-            with zkconcurrent.Lock(zk, f"{zk_path}/other"):
-                assert not attempts
-            Session.of(zk).link.transport.drop()
-            eventually(lambda: len(attempts) > 2)
-            with pytest.raises(TimeoutError, match=r"localhost:\d+.*: a test tried to use the network"):
-                zkconcurrent.connect(f"zk://{name}?start_timeout=1")
-        eventually(lambda: zk.connected)
-        with zkconcurrent.Lock(zk, f"{zk_path}/other"):
-            assert not held.lost.is_set()
-
-
-@pytest.mark.fault(514)
-def test_a_local_namespace_needs_no_network() -> None:
-    """Neither a name nor a socket of the network."""
-    program = (
-        "import zkconcurrent\n"
-        "from tests.faults.test_reconnect import forbidden\n"
-        "with forbidden('getaddrinfo', 'socket') as attempts:\n"
-        "    with zkconcurrent.namespace('local').Lock('lock'): print(attempts)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -8,7 +8,6 @@ import zlib
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from zkconcurrent import AtomicLong, Barrier, Dict, Lock, Queue, SequenceExhaustedError, SimpleQueue
 from zkconcurrent.testing import Server
@@ -103,20 +102,6 @@ def test_the_end_of_a_queues_numbers() -> None:
         queue = Queue[bytes](client, PATH)
         assert [queue.get_nowait() for _ in items] == items
         assert queue.empty()
-
-
-def test_a_client_of_the_edited_server() -> None:
-    """The edit is what makes the numbers: a plain client sees them too."""
-    with Server(properties=SEALED) as server:
-        client = KazooClient(server.hosts)
-        client.start()
-        client.create(PATH)
-        client.stop()
-        count_from(server, PATH, 41)
-        client.start(timeout=30)
-        assert client.create(f"{PATH}/x", sequence=True) == f"{PATH}/x0000000041"
-        client.stop()
-        client.close()
 
 
 @pytest.mark.parametrize("of_the_clients", [False, True])
