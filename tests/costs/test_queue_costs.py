@@ -173,3 +173,19 @@ def test_a_join_of_the_newest_first(
             other.task_done()
         joined.result(20)
     assert woken.requests["getChildren"] <= 4
+
+
+@pytest.mark.fault(83)
+def test_no_herd(zk: KazooClient, counted: KazooClient, zk_path: str, proxy: Proxy, in_thread: InThread) -> None:
+    """However many consumers wait, an item wakes the first, which takes it, and so makes the next one first."""
+    queue, producer, n = Queue[bytes](counted, zk_path), Queue[bytes](zk, zk_path), 8
+    warm(queue)
+    taking = [in_thread(queue.get) for _ in range(n)]
+    eventually(lambda: waits(queue, n))
+    with proxy.counting() as woken:
+        for taken in range(1, n + 1):
+            producer.put(b"x")
+            eventually(lambda taken=taken: sum(each.done() for each in taking) == taken)
+    # An item that comes between two looks of a consumer, the second of which sets a watch, costs one event more.
+    assert sum(woken.events.values()) <= 3 * n
+    assert woken.requests["getChildren"] <= 8 * n
