@@ -82,8 +82,8 @@ def crowd(zk: KazooClient, path: str) -> None:
         with Lock(zk, f"{path}-crowd/{number}"):
             pass
 
-    gevent.joinall([gevent.spawn(work, number) for number in range(400)], timeout=120, raise_error=True)
-    assert not any(nodes(zk, f"{path}-crowd/{number}") for number in range(400))
+    gevent.joinall([gevent.spawn(work, number) for number in range(200)], timeout=120, raise_error=True)
+    assert not any(nodes(zk, f"{path}-crowd/{number}") for number in range(200))
 
 
 def confer(mine: Condition, theirs: Condition) -> None:

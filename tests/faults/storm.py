@@ -625,16 +625,19 @@ def formatted() -> None:
             logging.getLogger(name).propagate = False
 
         def work(n: int) -> None:
-            while not over.is_set():
-                for name, kind in KINDS.items():
-                    # Holds may be lost, outcomes unknown, and nodes in doubt.
-                    with suppress(ZkConcurrentError, RuntimeError, Empty):
-                        if ends := kind.use(zkconcurrent, zk, f"{PATH}/{name}/{n}"):
-                            ends()
-                done[n] += 1
+            try:
+                while not over.is_set():
+                    for name, kind in KINDS.items():
+                        # Holds may be lost, outcomes unknown, and barriers broken.
+                        with suppress(ZkConcurrentError, RuntimeError, Empty):
+                            if ends := kind.use(zkconcurrent, zk, f"{PATH}/{name}-{n}"):
+                                ends()
+                    done[n] += 1
+            except BaseException:
+                wrong.append(traceback.format_exc())
 
         def harm() -> None:
-            while sum(done) < 8 or handler.records < 300:
+            while not wrong and (sum(done) < 3 or handler.records < 300):
                 time.sleep(random.uniform(0.1, 0.5))
                 proxy.cut()
                 if random.random() < 0.3:

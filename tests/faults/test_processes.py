@@ -90,7 +90,7 @@ def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str) -> N
 
 
 @pytest.mark.fault(23)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(method: str, party: Spawn) -> None:
     """A child opens a client of its own; a lock is not sent to it."""
     process = party("spawn", method)
