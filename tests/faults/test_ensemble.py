@@ -206,7 +206,8 @@ def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread) 
         assert waiting.result(ROLLING)
         wanted.release()
         thief.strike()
-        in_thread(Lock(mine, "/begun").acquire).result(ROLLING)
+        begun = Lock(mine, "/begun")
+        assert in_thread(begun.acquire).result(ROLLING)
         assert KazooState.LOST in thief.states
 
 

@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.loops import nodes, remains
-from tests.conftest import FAST, Connect
+from tests.conftest import FAST, Connect, InThread
 from tests.faults.scenes import GRANTS, SCENES, SESSION, Scene, Used
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
@@ -204,6 +204,33 @@ def test_a_release_that_finds_a_loss_interrupted_at_every_line(connect: Connect,
         if hook.where == "":
             assert lost.is_set()
     assert set(told.values()) == {1}
+
+
+@pytest.mark.fault(195)
+def test_an_interrupt_within_the_event_of_a_loss(
+    connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is told all the same, and the client goes on."""
+    session = Session.of(connect(timeout=SESSION))
+    real, lock = session.clock, Lock(session.link.client, zk_path)
+    lock.acquire()
+    lost, enter, strikes = lock.lost, threading.Condition.__enter__, [KeyboardInterrupt]
+
+    def struck(condition: Any) -> bool:
+        entered = enter(condition)
+        if condition is lost._cond and strikes and threading.current_thread() is threading.main_thread():
+            raise strikes.pop()  # its lock is taken, and nobody will release it
+        return entered
+
+    monkeypatch.setattr(threading.Condition, "__enter__", struck)
+    with session.lock:  # kept, so that the keeper does nothing of it
+        session.clock = lambda: real() + 1000
+        with contextlib.suppress(KeyboardInterrupt):
+            lock.hold_count()
+        session.clock = real
+    assert in_thread(lost.wait, 10).result(20)
+    with pytest.raises(LockLostError):
+        in_thread(lock.release).result(20)
 
 
 def _signalled_as_granted(primitive: Any, number: int) -> None:
