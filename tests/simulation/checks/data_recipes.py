@@ -88,8 +88,8 @@ class Settling(InjectedCalls):
 
     _striking: Deviation | None
 
-    def __init__(self, situation: Situation, *injections: Injection, trace: bool = False) -> None:
-        super().__init__(situation, *injections, trace=trace)
+    def __init__(self, situation: Situation, *injections: Injection) -> None:
+        super().__init__(situation, *injections)
         if situation.then == "settle":
             self.spared = () if "put" in situation.recipe else ("put",)
             self._striking = Deviation(

@@ -76,8 +76,8 @@ class RecipeRun(InjectedRun):
     recipes: dict[Actor | None, tuple[weakref.ref[Recipe[Any]], str]]
     deadlines: dict[Actor | None, float]
 
-    def __init__(self, situation: Situation, *injections: Injection, trace: bool = False) -> None:
-        super().__init__(situation, *injections, trace=trace)
+    def __init__(self, situation: Situation, *injections: Injection) -> None:
+        super().__init__(situation, *injections)
         self.recipes, self.deadlines = {}, {}
 
     @property

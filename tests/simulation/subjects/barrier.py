@@ -463,8 +463,8 @@ class BarrierRun(Run):
     invariants = BarrierChecks
     checks: BarrierChecks
 
-    def __init__(self, schedule: Schedule, **options: Any) -> None:
-        super().__init__(schedule, **options)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         visits = [visit for process in schedule.threads for _, visits in process for visit in visits]
         kinds = {each.kind for each in schedule.deviations}
         self.checks.gentle = all(isinstance(visit, Meeting) and visit.leaves for visit in visits) and (

@@ -78,9 +78,9 @@ class CancelRun(TaskRun):
     invariants = CancelChecks
     checks: CancelChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.told = 0
-        super().__init__(schedule, trace=trace)
+        super().__init__(schedule)
 
     def worker(  # type: ignore[override]
         self, process: Process, checks: CancelChecks, name: str, visits: list[Act], start: float

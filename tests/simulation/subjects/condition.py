@@ -322,8 +322,8 @@ class CondRun(Run):
     invariants = CondChecks
     checks: CondChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         self.checks.injected = self.injected
 
     def _lose(self, it: Deviation) -> None:

@@ -456,8 +456,8 @@ class DetachedRun(LossyRun):
     workers: list[DetachedWorker]  # type: ignore[assignment]
     losable = (Transaction, Create2, Delete)
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         objects: dict[tuple[str, str], DetachedLock] = {}
         for worker in self.workers:
             worker.objects = objects

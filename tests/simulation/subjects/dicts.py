@@ -270,8 +270,8 @@ class DictRun(LosingRun, CallRun):
     invariants = DictChecks
     checks: DictChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         first: Any = schedule.threads[0][0][1][0]
         self.checks.ephemeral = first.ephemeral
 

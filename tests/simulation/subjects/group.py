@@ -203,8 +203,8 @@ class GroupRun(CallRun):
     invariants = GroupChecks
     checks: GroupChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         # For each request, what its thread could have heard before: how much of the log its server had applied, and
         # what was still under way to its client.
         self._sent: dict[int, tuple[object, int, set[str]]] = {}

@@ -422,8 +422,8 @@ class QueueRun(LossyRun):
     spared = ("put",)
     checks: QueueChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         first: Any = schedule.threads[0][0][1][0]
         self.checks.maxsize = first.maxsize
         self.checks.newest_first = first.kind is LifoQueue

@@ -150,8 +150,8 @@ class ResizeRun(SemaphoreRun):
     invariants = ResizeChecks
     checks: ResizeChecks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         for n in range(70):
             self.world.at(self.world.now + RESCUE + n * AGAIN, self.rescue)
 

@@ -598,11 +598,11 @@ class TaskRun(CondRun):
     checks: TaskChecks
     workers: list[Player]  # type: ignore[assignment]
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.loops: dict[tuple[Process, int], LoopThread] = {}
         self.cancels = 0
         self._traps: dict[Player, int] = {}
-        super().__init__(schedule, trace=trace)
+        super().__init__(schedule)
         self.checks.players = self.workers
         self.checks.loops = self.loops
         if any(visit.path == EVENT for process in schedule.threads for _, visits in process for visit in visits):

@@ -219,8 +219,8 @@ class CallRun(Run):
     checks: CallChecks
     workers: list[CallWorker]
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         self.checks.path = CHROOT + self.path
         self.checks.workers = self.workers
         self._callers = {worker.actor: worker for worker in self.workers}
@@ -268,8 +268,8 @@ class LosingRun(Run):
 
     losable: tuple[type, ...] = (Transaction,)
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         self._losing: Deviation | None = None
         self._serve = self.ensemble.serve
         self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
@@ -301,8 +301,8 @@ class LossyRun(LosingRun, CallRun):
     spared: tuple[str, ...] = ()
     losable = (Transaction, SetData)
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
-        super().__init__(schedule, trace=trace)
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         self._striking: Deviation | None = None
 
     def _strike(self, it: Deviation) -> None:

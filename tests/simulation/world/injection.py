@@ -87,9 +87,9 @@ class InjectedRun(Run):
     """
 
     def __init__(
-        self, situation: Situation, *injections: Injection, at: tuple[int, Way] | None = None, trace: bool = False
+        self, situation: Situation, *injections: Injection, at: tuple[int, Way] | None = None
     ) -> None:
-        super().__init__(Schedule(situation.threads, []), trace=trace)
+        super().__init__(Schedule(situation.threads, []))
         self.situation = situation
         self.injections = [each for each in (situation.first, *injections) if each is not None]
         self.operations: list[tuple[str, str]] = []

@@ -52,10 +52,9 @@ class Run:
     worker = Worker
     invariants = Checks
 
-    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.world = World()
-        self.world.trace = [] if trace else None
         self.ensemble = Ensemble(self.world)
         self.ensemble.trip = schedule.round_trip / 2
         self.ensemble.ask(0, changes.Create(CHROOT))
@@ -375,27 +374,25 @@ class Run:
         return None
 
 
-def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int) -> Iterator[R]:
+def runs(make: Callable[[Any], R], draw: Callable[[int], Any], seeds: int, name: str) -> Iterator[R]:
     """Run the schedules of so many seeds, times `SIM_TIMES`, to their end; yield each run.
 
     Args:
         make: makes a run of a schedule.
-        schedule_of: makes the schedule of a seed.
+        draw: draws the schedule of a seed.
         seeds: how many.
+        name: of these runs.
 
     Raises:
         Violation: a run broke an invariant. That, and any other error that it raises, has its seed and schedule.
     """
     for seed in range(seeds * TIMES):
-        schedule = schedule_of(seed)
+        schedule = draw(seed)
         run = make(schedule)
         try:
             run.to_the_end()
         except BaseException as error:
-            add_note(error, f"seed {seed}\n{schedule}")
-            if schedule_of.__name__ != "<lambda>":
-                subject = make.__module__.rpartition(".")[2]
-                add_note(error, f"python -m tests.simulation {subject}:{make.__name__} {schedule_of.__name__} {seed}")
+            add_note(error, f"seed {seed}\n{schedule}\npython -m tests.simulation {name!r} {seed}")
             raise
         yield run
 

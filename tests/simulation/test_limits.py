@@ -1,20 +1,19 @@
-"""Holds that last too long, and those that may soon be lost: at the exact times, and whatever strikes."""
+"""Holds that last too long, and those that may soon be lost: told at the exact times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
 from tests.helpers.grammar import Grammar
-from tests.simulation.world.run import Run, runs
-from tests.simulation.world.schedule import TIMEOUT, Deviation, Schedule, random_schedule
+from tests.simulation.checks.told import hear
+from tests.simulation.world.run import Run
+from tests.simulation.world.schedule import TIMEOUT, Deviation, Schedule
 from tests.simulation.world.workload import Visit, Worker
 from tests.simulation.world.world import Violation
 from zkconcurrent import Acquired, HoldLimit, LockEvent, LossCause, Lost, Recovered, Released, Suspect
-from zkconcurrent._engine import telling
 from zkconcurrent._threads.base.lock_base import LockBase
 from zkconcurrent._threads.lock import Lock
 from zkconcurrent._threads.rlock import RLock
@@ -49,32 +48,26 @@ class LimitedRun(Run):
     """A run of such threads.
 
     Attributes:
-        told: what each process is told, by name.
+        told: what each process is told.
     """
 
     worker = LimitedWorker
 
-    def __init__(self, schedule: Schedule, **options: Any) -> None:
-        super().__init__(schedule, **options)
-        self.told = {process.name: Grammar() for process in self.processes}
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule)
         for process in self.processes:
             process.warned = []  # type: ignore[attr-defined]
-            telling.add(self.told[process.name], process.session)
+        self.told = hear(self)
 
     def to_the_end(self) -> int:
         """Run, and check what was told."""
-        try:
-            steps = super().to_the_end()
-        finally:
-            telling.registered.clear()
+        steps = super().to_the_end()
         for grammar in self.told.values():
             self.check(grammar)
         return steps
 
     def check(self, grammar: Grammar) -> None:
         """Check the times of what one process was told."""
-        if grammar.wrong:
-            raise Violation(grammar.wrong[0])
         began: dict[int, float] = {}
         sure: dict[int, float] = {}
         for event in grammar.events:
@@ -103,11 +96,6 @@ class LosingRun(LimitedRun):
 def calm(*visits: Visit, deviations: tuple[Deviation, ...] = ()) -> Schedule:
     """Return the schedule of one thread."""
     return Schedule([[(0.0, list(visits))]], list(deviations))
-
-
-def random_visits(seed: int) -> Schedule:
-    """Draw visits to locks."""
-    return random_schedule(Random(seed))
 
 
 def ended(run: LimitedRun) -> Iterator[LockEvent]:
@@ -159,15 +147,3 @@ def test_the_time_of_an_outage(kind: str) -> None:
         ends = [event for event in grammar.events if isinstance(event, Recovered | Lost)]
         assert len(ends) == len(suspects)
     assert found > 5
-
-
-@pytest.mark.fault(286)
-@pytest.mark.parametrize("kind", [LimitedRun, LosingRun])
-def test_whatever_strikes(kind: type[LimitedRun]) -> None:
-    """Told once, never too early; a hold lasts as long as it was told; all else is as without limits."""
-    told = dict.fromkeys((HoldLimit, Suspect, Lost), 0)
-    for run in runs(kind, random_visits, 150):
-        for grammar in run.told.values():
-            for each in told:
-                told[each] += sum(isinstance(event, each) for event in grammar.events)
-    assert all(number > 20 for number in told.values()), told
