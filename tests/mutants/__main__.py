@@ -1,7 +1,6 @@
 """Seed mutants of the library, and see which of them the tests without a server kill.
 
 python -m tests.mutants               # 400 of them; writes tests/mutants/results.md
-python -m tests.mutants --survivors   # of these, once more those that have survived, for four times as long
 python -m tests.mutants '_recipes.latch:look drop-sync: op.Sync(path)'
 """
 
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections import Counter
@@ -47,19 +45,7 @@ def reasons() -> dict[str, str]:
     return found
 
 
-def survivors() -> set[str]:
-    """Return the mutants that have survived the last run."""
-    return {line[3:-1] for line in RESULTS.read_text().splitlines() if line.startswith("- `")}
-
-
-def tried_before() -> int:
-    """Return how many mutants the last run has tried."""
-    found = re.search(r"Of (\d+) mutants tried", RESULTS.read_text())
-    assert found is not None
-    return int(found[1])
-
-
-def render(tried: Iterable[Mutant], survived: set[str], budget: float) -> str:
+def render(tried: Iterable[Mutant], survived: set[str]) -> str:
     """Return the page of results."""
     made: dict[str, Counter[str]] = {}
     killed: dict[str, Counter[str]] = {}
@@ -80,7 +66,7 @@ def render(tried: Iterable[Mutant], survived: set[str], budget: float) -> str:
     told = [f"- `{name}`\n  {why.get(name, '**Not explained.**')}\n" for name in alive]
     dead = total - len(alive)
     share = dead / max(total, 1)
-    head = HEAD.format(operators=len(OPERATORS), made=total, number=NUMBER, killed=dead, share=share, budget=budget)
+    head = HEAD.format(operators=len(OPERATORS), made=total, number=NUMBER, killed=dead, share=share, budget=BUDGET)
     return f"{head}{''.join(lines)}\n## Survivors\n\n{''.join(told)}"
 
 
@@ -98,18 +84,15 @@ def main() -> None:
     parser.add_argument(
         "mutants", nargs="*", help="mutants to try, by the beginnings of their names; nothing is written"
     )
-    parser.add_argument("--survivors", action="store_true", help="try those that survived, longer")
     parser.add_argument("--number", type=int, default=NUMBER, help="how many mutants to make")
     asked = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set decides what some runs do
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"}
         )
-    drawn = sample(tried_before() if asked.survivors else asked.number)
-    before = survivors() if asked.survivors else set()
+    drawn = sample(asked.number)
     if asked.mutants:
         drawn = [each for module in modules() for each in mutants_of(module) if each.id.startswith((*asked.mutants,))]
-    chosen = [each for each in drawn if not before or each.id in before]
     began = time.monotonic()
     reaches = Reaches()
     sys.stdout.write(f"{sum(reaches.measured.values())} runs measured in {time.monotonic() - began:.0f} s\n")
@@ -117,18 +100,17 @@ def main() -> None:
         sys.stdout.write(f"fails without a mutant: {name} {seed}: {reaches.wrong[name, seed]}\n")
     survived: set[str] = set()
     seconds = 0.0
-    budget = BUDGET * (4 if before else 1)
-    for mutant, outcome in trials(chosen, reaches, budget):
+    for mutant, outcome in trials(drawn, reaches):
         tell(mutant, outcome)
         seconds += outcome.seconds
         if outcome.killer is None:
             survived.add(mutant.id)
     sys.stdout.write(
-        f"{len(chosen) - len(survived)} of {len(chosen)} killed, in {time.monotonic() - began:.0f} s, of the trials' "
+        f"{len(drawn) - len(survived)} of {len(drawn)} killed, in {time.monotonic() - began:.0f} s, of the trials' "
         f"processor time {seconds:.0f} s\n"
     )
     if not asked.mutants:
-        RESULTS.write_text(render(drawn, survived, budget))
+        RESULTS.write_text(render(drawn, survived))
         for name in reasons().keys() - {each.id for each in drawn}:
             sys.stdout.write(f"survivors.txt has a reason for what is no mutant: {name}\n")
 

@@ -297,10 +297,10 @@ def modules() -> list[str]:
     return [".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__") for path in files]
 
 
-def mutants_of(module: str, source: str | None = None) -> list[Mutant]:
+def mutants_of(module: str) -> list[Mutant]:
     """Return all mutants of a module, in the order of their places."""
     found: list[Mutant] = []
-    for name, function in functions(ast.parse(path_of(module).read_text() if source is None else source)):
+    for name, function in functions(ast.parse(path_of(module).read_text())):
         seen: Counter[tuple[str, str]] = Counter()
         for place in places(function):
             if name.endswith("__init__") and place.operator == "drop-set":
@@ -311,9 +311,9 @@ def mutants_of(module: str, source: str | None = None) -> list[Mutant]:
     return found
 
 
-def changed(mutant: Mutant, source: str | None = None) -> ast.Module:
+def changed(mutant: Mutant) -> ast.Module:
     """Return the tree of a mutant's module, with its one change."""
-    tree = ast.parse(path_of(mutant.module).read_text() if source is None else source)
+    tree = ast.parse(path_of(mutant.module).read_text())
     function = next(function for name, function in functions(tree) if name == mutant.function)
     same = [place for place in places(function) if (place.operator, place.text) == (mutant.operator, mutant.text)]
     same[mutant.number - 1].change()

@@ -245,7 +245,7 @@ def plan(found: list[Reach], measured: Counter[str]) -> Iterator[tuple[str, int]
                 yield name, seed
 
 
-def _try(mutant: Mutant | None, runs: Iterable[tuple[str, int]], budget: float, tell: Callable[[Any], None]) -> None:
+def _try(mutant: Mutant | None, runs: Iterable[tuple[str, int]], tell: Callable[[Any], None]) -> None:
     """Try runs, until one fails or the budget is used up; say each before it begins, and how it ended."""
     began = time.process_time()
     error = ""
@@ -254,7 +254,7 @@ def _try(mutant: Mutant | None, runs: Iterable[tuple[str, int]], budget: float, 
             tell([name, seed])
             _bound()
             error = _error(name, seed)
-            if error or time.process_time() - began > budget:
+            if error or time.process_time() - began > BUDGET:
                 break
     tell([error, time.process_time() - began])
 
@@ -288,11 +288,11 @@ def _outcome(code: int, values: list[Any], reached: bool) -> Outcome:
 
 def passes(name: str, seed: int) -> bool:
     """Return whether the library as it is passes a run."""
-    code, values = finish(*start(lambda tell: _try(None, [(name, seed)], BUDGET, tell)))
+    code, values = finish(*start(lambda tell: _try(None, [(name, seed)], tell)))
     return _outcome(code, values, True).killer is None
 
 
-def trials(mutants: Iterable[Mutant], reaches: Reaches, budget: float = BUDGET) -> Iterator[tuple[Mutant, Outcome]]:
+def trials(mutants: Iterable[Mutant], reaches: Reaches) -> Iterator[tuple[Mutant, Outcome]]:
     """Try mutants, two at a time; yield each with its outcome."""
     gc.collect()
     gc.freeze()
@@ -301,7 +301,7 @@ def trials(mutants: Iterable[Mutant], reaches: Reaches, budget: float = BUDGET) 
     def job(mutant: Mutant) -> Callable[[Callable[[Any], None]], None]:
         found, _ = reaches.of(mutant)
         runs = (each for each in plan(found, reaches.measured) if each not in wrong)
-        return lambda tell: _try(mutant, runs, budget, tell)
+        return lambda tell: _try(mutant, runs, tell)
 
     for mutant, code, values in two_at_a_time((mutant, job(mutant)) for mutant in mutants):
         outcome = _outcome(code, values, reaches.of(mutant)[1])

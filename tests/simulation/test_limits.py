@@ -39,9 +39,12 @@ class LimitedWorker(Worker):
 
 
 class LosingWorker(LimitedWorker):
-    """One whose holds end by their limit."""
+    """One whose holds end by their limit; it drops none, whose end is told once it is known."""
 
     how = "lose"
+
+    def _visit(self, visit: Visit) -> None:
+        super()._visit(visit._replace(leave="release") if visit.leave == "forget" else visit)
 
 
 class LimitedRun(Run):

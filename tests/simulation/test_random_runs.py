@@ -14,7 +14,6 @@ from tests.mutants.mutator import named, seeded
 from tests.simulation.checks.told import hear
 from tests.simulation.subjects import (
     barrier,
-    cancels,
     condition,
     detached,
     dicts,
@@ -125,21 +124,14 @@ RUNS = {
         marks=pytest.mark.fault(114, 115, 116, 117, 129, 130, 131),
     ),
     "elections": Runs(election.ElectionRun, election.random_acts, prepare=hear, marks=pytest.mark.fault(89, 109)),
-    "cancelled waits": Runs(
-        cancels.CancelRun,
-        cancels.random_cancels,
-        strikes=STRIKES | {"cancel", "shut", "end_waits"},
-        prepare=hear,
-        happens=lambda run: run.told,
-        marks=pytest.mark.fault(95),
-    ),
     "tasks": Runs(
         tasks.TaskRun,
         tasks.random_tasks,
-        160,
-        STRIKES | {"cancel", "shut", "lose"},
+        200,
+        STRIKES | {"cancel", "shut", "lose", "end_waits"},
         prepare=hear,
-        happens=lambda run: run.cancels / 3,
+        happens=lambda run: min(run.cancels / 3, 2 * run.ended),
+        marks=pytest.mark.fault(95),
     ),
     "events": Runs(event.EventRun, event.random_steps, strikes=STRIKES | {"remove"}, marks=pytest.mark.fault(240)),
     "latches": Runs(latch.LatchRun, latch.random_steps),
@@ -208,6 +200,14 @@ def test_whatever_strikes(name: str) -> None:
         tried += 1
     assert injected >= RUNS[name].strikes
     assert happened > tried / 2
+
+
+def test_a_session_that_ends_while_something_is_kept() -> None:
+    """No thread is given a ticket that was lost while it was kept for it."""
+    closed = 0
+    while (run := unfair.ClosedRun(closed)).to_the_end() and run.kept_for > closed:
+        closed += 1
+    assert closed > 20
 
 
 def test_a_failure_says_how_to_read_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests.simulation.world.calls import CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
-from tests.simulation.world.world import Actor, Violation
+from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError
 from zkconcurrent._memory import changes
@@ -50,14 +50,14 @@ class GroupChecks(CallChecks):
     Attributes:
         moments: the members after each change.
         mine: the memberships of each process that were joined and not left.
-        operated: how long the log was when an operator had taken a node away, and whether a watch on it tells of that.
+        operated: the nodes that an operator took away, by session and name.
     """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.moments: list[dict[str, Node]] = [{}]
         self.mine: dict[Membership, Any] = {}
-        self.operated: dict[int, bool] = {}
+        self.operated: set[tuple[int, str]] = set()
 
     def state(self, before: Any, step: changes.Step) -> Any:  # noqa: ARG002
         """Return nothing: a thread of the library makes the changes."""
@@ -79,11 +79,11 @@ class GroupChecks(CallChecks):
             self.moments.append(members)
 
     def remove(self, node: str) -> None:
-        """Take note of when an operator took it away."""
+        """Take note of whose an operator took away."""
         super().remove(node)
-        wires = [process.connection.wire for process in self.processes]
-        told = [what for wire in wires if wire is not None for _, what, _, _ in wire.answers]
-        self.operated[len(self.ensemble.log)] = f"event: {node} DELETED" in told
+        name = node.rpartition("/")[2]
+        gone = [members[name].owner for members in self.since(0) if name in members]
+        self.operated.update((owner, name) for owner in gone[-1:])
 
     def since(self, begun: int) -> list[dict[str, Node]]:
         """Return the members at each moment since the log had so much."""
@@ -203,42 +203,11 @@ class GroupRun(CallRun):
     invariants = GroupChecks
     checks: GroupChecks
 
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule)
-        # For each request, what its thread could have heard before: how much of the log its server had applied, and
-        # what was still under way to its client.
-        self._sent: dict[int, tuple[object, int, set[str]]] = {}
-        # The same for each thread that gets no turn: what it sends next, it has decided before.
-        self._heard: dict[Actor, tuple[float, int, set[str]]] = {}
-
     def rescue(self) -> None:
         """Nobody waits for ever."""
 
-    def _requested(self, answer: object) -> None:
-        super()._requested(answer)
-        actor = self.world.current
-        if actor is None or actor.process is None:
-            return
-        until, *heard = self._heard.get(actor, (0.0, *_heard(actor)))
-        applied, under_way = heard if until == self.world.now else _heard(actor)
-        self._sent[id(answer)] = answer, applied, under_way
-
-    def _starve(self, it: Deviation) -> bool | None:
-        starved = super()._starve(it)
-        if (actor := self.world.next_up) is not None and actor.process is not None:
-            self._heard[actor] = actor.held_until, *_heard(actor)
-        return starved
-
-    def _just_removed(self, session: int, name: str, n: int, answer: object) -> bool:
-        """Whether an operator has deleted the session's own node, and its client left before it could hear of that."""
-        moments = self.checks.moments
-        gone = 1 + max((k for k in range(n) if name in moments[k] and moments[k][name].owner == session), default=-1)
-        _, applied, under_way = self._sent.get(id(answer), (answer, n, set()))
-        unheard = gone > applied or f"event: {self.checks.path}/{name} DELETED" in under_way
-        return gone in self.checks.operated and (unheard or not self.checks.operated[gone])
-
     def _on_answer(self, wire: Transport, answer: object) -> None:
-        """No client deletes a node that is another's, but for the one that took the id just as it left."""
+        """No client deletes a node that is another's, but for one whose own had been deleted by an operator."""
         super()._on_answer(wire, answer)
         self.checks.step()
         for n, step in self.ensemble.steps(self._logged):
@@ -246,18 +215,8 @@ class GroupRun(CallRun):
             node = self.checks.moments[n - 1].get(name)
             if node is None or node.owner == wire.session.number:
                 continue
-            if not self._just_removed(wire.session.number, name, n - 1, answer):
+            if (wire.session.number, name) not in self.checks.operated:
                 raise Violation(f"session {wire.session.number & 0xFFFF} deletes {name}, which is another's")
-
-
-def _heard(actor: Actor) -> tuple[int, set[str]]:
-    wire, process = actor.process.connection.wire, actor.process
-    if wire is None:
-        return 0, set()
-    # A watcher that has yet to run has told nobody.
-    events = [callback.args[0] for _, callback in process.client.handler._callbacks]
-    told = {f"event: {process.client.chroot}{event.path} {event.type}" for event in events}
-    return wire.server.applied, told | {what for _, what, _, _ in wire.answers}
 
 
 def random_steps(seed: int) -> Schedule:

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import inspect
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,12 +36,13 @@ from tests.simulation.world.world import Actor, Violation
 from zkconcurrent import aio
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.keeper import IDLE_BEAT
-from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
+from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError, WaitCancelledError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._threads import condition as _condition
+from zkconcurrent._threads.base.cancel import waits
 from zkconcurrent._threads.base.node_data import node_data
 from zkconcurrent.aio import _tasks
 
@@ -240,6 +242,10 @@ class Player(Worker):
         except SequenceExhaustedError:
             if not self.process.ensemble.ends:
                 raise
+        except WaitCancelledError as error:
+            self.world.say(f"{self.name}: {error}")
+            if not self.gone and self._held(lock):
+                raise Violation(f"the wait of {self.name} was ended, and it holds {self._held(lock)}") from None
         except LockLostError:
             if not sections:
                 raise  # each loss was settled
@@ -279,6 +285,10 @@ class Player(Worker):
         self.world.say(f"{self.name} acquires {act.path} {options}")
         try:
             got = bool(await result(lock.acquire(**options)))
+        except WaitCancelledError as error:
+            if act.wait == 0:
+                raise Violation(f"{self.name} made one attempt, and was told {error}") from None
+            got = False
         except STRUCK as error:
             if self.gone:
                 raise
@@ -386,6 +396,8 @@ class Player(Worker):
         began = len(checks.ensemble.log)
         try:
             notified = await result(condition.wait(act.timeout))
+        except WaitCancelledError:
+            raise Violation(f"{self.name} waits at a condition, and that was ended") from None
         except LockLostError:
             failed = True
             if old.ticket.state is not State.LOST:
@@ -487,6 +499,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         loops: the threads that run event loops.
         owed: the notifications that met a cancellation, and were not passed on: their tasks and conditions.
         begun: the calls that plain methods have begun, and nobody awaits.
+        ended: the waits that were ended.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -495,6 +508,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         self.loops: dict[tuple[Process, int], LoopThread] = {}
         self.owed: list[tuple[Process, str]] = []
         self.begun: list[tuple[Process, aio.Completion]] = []
+        self.ended: list[tuple[Process, Any, weakref.ref[Any]]] = []
         self._flags = States(self.ensemble.log, partial(flag_after, CHROOT + EVENT))
 
     def _granted(self, ticket: Ticket, lease_end: float) -> None:
@@ -538,9 +552,17 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
             if self._runs(process) and self.queue(path):
                 raise Violation(f"a notification at {path} met a cancellation, and {self.queue(path)} wait")
         for player in self.players:
-            waits = player.watches is not None and self._runs(player.process) and not player.gone
-            if waits and self.flags(len(self.ensemble.log))[-1].is_set:
+            watching = player.watches is not None and self._runs(player.process) and not player.gone
+            if watching and self.flags(len(self.ensemble.log))[-1].is_set:
                 raise Violation(f"{player.name} waits, and the flag is set")
+        for process, session, ref in self.ended:
+            wait = ref()
+            if wait is None or wait.why_end is None or not self._runs(process):
+                continue
+            if not any(call.whole is wait and not call.finished for call in session.calls):
+                continue
+            if all(self.world.available(actor) for actor in self.world.actors if actor.process is process):
+                raise Violation(f"a wait for {wait.path} was ended, and goes on")
 
     def _deserted(self) -> bool:
         """Whether calls of a closed loop are left; the keeper abandons them at its next beat."""
@@ -589,18 +611,17 @@ class TaskRun(CondRun):
     """A run of tasks and threads.
 
     Attributes:
-        player: the type of its tasks and threads.
         cancels: how many cancellations have struck a task.
+        ended: how many waits were ended.
     """
 
     invariants = TaskChecks
-    player = Player
     checks: TaskChecks
     workers: list[Player]  # type: ignore[assignment]
 
     def __init__(self, schedule: Schedule) -> None:
         self.loops: dict[tuple[Process, int], LoopThread] = {}
-        self.cancels = 0
+        self.cancels = self.ended = 0
         self._traps: dict[Player, int] = {}
         super().__init__(schedule)
         self.checks.players = self.workers
@@ -615,12 +636,12 @@ class TaskRun(CondRun):
         """Make a task, or a thread."""
         number = visits[0].loop
         if not number:
-            return self.player(process, checks, name, visits, start, None)
+            return Player(process, checks, name, visits, start, None)
         if (process, number) not in self.loops:
             loop = self.loops[process, number] = LoopThread(process, f"{process.name}.loop{number}")
             loop.loop.on_sleep = partial(self._spring, loop)
             loop.before_collection, loop.on_close = checks.forget, checks.leave_out
-        return self.player(process, checks, name, visits, start, self.loops[process, number])
+        return Player(process, checks, name, visits, start, self.loops[process, number])
 
     def to_the_end(self) -> int:
         """Run until all is done; see `Run`."""
@@ -687,6 +708,23 @@ class TaskRun(CondRun):
             self._traps[player] = it.length
         elif not player.loop.loop.is_closed():
             player.loop.loop.call_soon_threadsafe(self._strike, player, it.length)
+        return None
+
+    def _end_waits(self, it: Deviation) -> bool | None:
+        """Have a thread end the waits for a lock, by `cancel_waits()`."""
+        player: Any = self._worker(it)
+        if player is None or player.visits[0].path == EVENT:
+            return False
+
+        def end() -> None:
+            made = core(player._make(player.visits[0]))
+            lock = getattr(made, "_lock", made)
+            ended = waits(lock._session.calls, lock._lock_core.queue_key)
+            self.checks.ended += [(player.process, lock._session, weakref.ref(wait)) for wait in ended]
+            self.ended += lock.cancel_waits()
+            self.world.say(f"ends {len(ended)} waits for {lock.path}")
+
+        self.world.spawn(f"{player.process.name}.ends{len(self.world.actors)}", end, player.process)
         return None
 
     def _spring(self, loop: LoopThread, future: asyncio.Future[Any]) -> None:
@@ -794,6 +832,8 @@ def deviation(random: Random, it: Deviation, *, shuts: bool) -> Deviation:
         kind = "lose"
     elif drawn < 0.57 and shuts:
         kind = "shut"
+    elif drawn > 0.9:
+        kind = "end_waits"
     return it._replace(kind=kind)
 
 
@@ -815,7 +855,7 @@ def _act(random: Random, path: str, loop: int, *, block: bool) -> Act:
     if path == RW:
         act = act._replace(do=random.choice(("read", "read", "write", "write", "downgrade")))
         if act.do == "downgrade":
-            act = act._replace(block=act.block, wait=-1)
+            act = act._replace(wait=-1)
     if not block and path in (RLOCK, SEMAPHORE):
         act = act._replace(n=random.randint(1, 3 if path == SEMAPHORE else 2))
     return act

@@ -86,9 +86,7 @@ class InjectedRun(Run):
         after_next_answer: called when the server has answered something on the target's connection.
     """
 
-    def __init__(
-        self, situation: Situation, *injections: Injection, at: tuple[int, Way] | None = None
-    ) -> None:
+    def __init__(self, situation: Situation, *injections: Injection, at: tuple[int, Way] | None = None) -> None:
         super().__init__(Schedule(situation.threads, []))
         self.situation = situation
         self.injections = [each for each in (situation.first, *injections) if each is not None]
