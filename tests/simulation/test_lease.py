@@ -61,13 +61,6 @@ def test_an_error_proves_nothing() -> None:
     history(seed)
 
 
-def test_an_observer_of_a_learner_is_not_covered() -> None:
-    """A session heard of by an observer that learns from another learner takes two pings: no gap makes up for that."""
-    with pytest.raises(Violation):
-        for seed in range(FURTHEST):
-            history(seed, chained=True)
-
-
 class Calm(History):
     """A history without faults, or with one outage.
 

@@ -20,8 +20,7 @@ from tests.simulation.subjects.detached import Act, DetachedChecks, DetachedRun
 from tests.simulation.subjects.dicts import KEYS, DictRun, DictWorker
 from tests.simulation.subjects.dicts import Step as DictStep
 from tests.simulation.subjects.dicts import Steps as DictSteps
-from tests.simulation.subjects.double_barrier import PARTIES, DoubleBarrierRun, DoubleBarrierWorker
-from tests.simulation.subjects.double_barrier import PATH as DOUBLE_PATH
+from tests.simulation.subjects.double_barrier import DoubleBarrierRun
 from tests.simulation.subjects.double_barrier import Step as DoubleStep
 from tests.simulation.subjects.group import GroupRun
 from tests.simulation.subjects.group import Step as GroupStep
@@ -43,7 +42,6 @@ from zkconcurrent._memory import changes
 from zkconcurrent._recipes.queue.order import unframe
 from zkconcurrent._threads.atomic import AtomicLong
 from zkconcurrent._threads.base.queue_base import ShutDown
-from zkconcurrent._threads.double_barrier import DoubleBarrier
 from zkconcurrent._threads.queue import Queue
 
 LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads
@@ -327,41 +325,8 @@ GROUP = Table("Group", InjectedGroup, GROUPS, columns(*FAULTS), _of_group)
 # -- double barriers -------------------------------------------------------------------------------------------------
 
 
-class DoubleBarrierOwner(DoubleBarrierWorker):
-    """A party that may destroy the double barrier."""
-
-    def _visit(self, step: DoubleStep) -> None:  # type: ignore[override]
-        if step.what != "destroy":
-            super()._visit(step)
-            return
-        begun = len(self.checks.ensemble.log)
-        try:
-            DoubleBarrier(self.process.client, DOUBLE_PATH, PARTIES).destroy()
-        except RuntimeError as error:
-            if isinstance(error, ZkConcurrentError):
-                raise
-            self.checks.step()
-            if not any(moment.parties for moment in self.checks.moments[begun:]):
-                raise Violation("the double barrier is said to be in use, and is not") from None
-        else:
-            self.checks.step()
-            if all(moment.ready is not None for moment in self.checks.moments[begun:]):
-                raise Violation("destroy() has returned, and `ready` was there all the time")
-
-
 class InjectedDoubleBarrier(InjectedCalls, DoubleBarrierRun):
     """An injected run of a double barrier of two."""
-
-    worker = DoubleBarrierOwner
-
-
-def abandon(run: InjectedRun) -> None:
-    """The others, which are inside, are killed, so that none removes `ready`; their sessions end at once."""
-    for process in run.processes[1:]:
-        wire = process.connection.wire
-        process.stop_until(math.inf)
-        if wire is not None:
-            run.ensemble.end_session(wire.session)
 
 
 def _rounds(start: float, *steps: DoubleStep) -> Thread:
@@ -383,16 +348,6 @@ DOUBLE_BARRIERS: tuple[Situation, ...] = (
     situation("leave", "leave", _rounds(0.5, _round(stay=0.3)), _rounds(0, _round(stay=1.0))),
     situation("give up", "withdraw", _rounds(0, _round(0.5)), _rounds(2, _round(1.0))),
     situation("give up", "withdraw", _rounds(0, _round(0.5)), _rounds(0.5, _round(3.0))),
-    situation(
-        "destroy", "destroy", _rounds(0.5, DoubleStep("destroy")), _rounds(0, _round(stay=1.0)), _rounds(0, _round())
-    ),
-    situation(
-        "destroy",
-        "destroy",
-        _rounds(0.5, DoubleStep("destroy")),
-        [_rounds(0, _round(stay=9.0)), _rounds(0.1, _round(stay=9.0))],
-        first=(0, abandon, BEFORE),
-    ),
 )
 DOUBLE_BARRIER = Table("DoubleBarrier", InjectedDoubleBarrier, DOUBLE_BARRIERS, columns(*FAULTS), _of_data)
 

@@ -37,19 +37,16 @@ from tests.simulation.checks.table import (
     predecessor_gives_up,
     throttle,
 )
-from tests.simulation.subjects.barrier import PATH as BARRIER_PATH
-from tests.simulation.subjects.barrier import BarrierRun, BarrierWorker, Meeting
+from tests.simulation.subjects.barrier import BarrierRun, Meeting
 from tests.simulation.subjects.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
 from tests.simulation.subjects.election import Act, ElectionRun
 from tests.simulation.subjects.event import EventRun
 from tests.simulation.subjects.event import Step as EventStep
-from tests.simulation.subjects.latch import COUNT, LatchChecks, LatchRun, LatchWorker
-from tests.simulation.subjects.latch import PATH as LATCH_PATH
+from tests.simulation.subjects.latch import LatchRun
 from tests.simulation.subjects.latch import Step as LatchStep
 from tests.simulation.subjects.rwlock import PATH as RW_PATH
 from tests.simulation.subjects.rwlock import Pass, RWRun
 from tests.simulation.subjects.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
-from tests.simulation.world.ensemble import removed_by
 from tests.simulation.world.injection import InjectedRun, Injection, Situation, Thread, at, situation
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LAST
@@ -58,8 +55,6 @@ from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Recipe
-from zkconcurrent._threads.barrier import Barrier
-from zkconcurrent._threads.latch import CountDownLatch
 from zkconcurrent._threads.semaphore import Semaphore
 
 
@@ -632,38 +627,8 @@ EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 
 # -- latches ---------------------------------------------------------------------------------------------------------
 
 
-class OwnedLatchChecks(LatchChecks):
-    """The invariants of a latch that may be destroyed."""
-
-    def state(self, before: int | None, step: changes.Step) -> int | None:
-        """Return what was counted, after a step of a change."""
-        return None if self.path in removed_by(step) else super().state(before, step)
-
-
-class LatchOwner(LatchWorker):
-    """A thread that uses the latch, and destroys it."""
-
-    def _visit(self, step: LatchStep) -> None:  # type: ignore[override]
-        if step.what != "destroy":
-            super()._visit(step)
-            return
-        with self.calling("destroy") as call:
-            CountDownLatch(self.process.client, LATCH_PATH, COUNT).destroy()
-            ensemble, path = self.checks.ensemble, self.checks.path
-            gone = any(path in removed_by(step) for _, step in ensemble.steps(call.begun))
-            if path in ensemble.leader.nodes and not gone:
-                raise Violation("destroy() has returned, and nothing was destroyed")
-
-
 class InjectedLatch(RecipeRun, LatchRun):
     """An injected run of a latch of four."""
-
-    worker = LatchOwner
-    invariants = OwnedLatchChecks
-
-
-def _of_latch(recipe: str, operation: str, fault: int) -> str | None:
-    return of_calls(recipe, operation, fault)
 
 
 def _counts(start: float, *steps: str | tuple[Any, ...]) -> Thread:
@@ -685,10 +650,8 @@ LATCHES: tuple[Situation, ...] = (
         [_counts(0, ("count_down", 2)), _counts(1, ("count_down", 2))],
     ),
     situation("count", "look", _counts(0.5, "count"), _counts(0, ("count_down", 2), ("count_down", 1))),
-    situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("count_down", 2))),
-    situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("wait", 1, 3.0), ("count_down", 2))),
 )
-LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 160), _of_latch)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 160), of_calls)
 
 
 # -- elections -------------------------------------------------------------------------------------------------------
@@ -733,31 +696,8 @@ ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5,
 # -- barriers --------------------------------------------------------------------------------------------------------
 
 
-class BarrierOwner(BarrierWorker):
-    """A party that may destroy the barrier."""
-
-    def _visit(self, visit: Any) -> None:
-        if visit.do != "destroy":
-            super()._visit(visit)
-            return
-        leader = self.checks.ensemble.leader
-        used = set(leader.all_ephemerals())
-        try:
-            Barrier(self.process.client, BARRIER_PATH, visit.parties).destroy()
-        except RuntimeError as error:
-            if isinstance(error, ZkConcurrentError):
-                raise
-            if not used:
-                raise Violation("the barrier is said to be in use, and is not") from None
-        else:
-            if used.intersection(leader.all_ephemerals()):
-                raise Violation("the barrier was destroyed, and is in use")
-
-
 class InjectedBarrier(RecipeRun, BarrierRun):
     """An injected run of a barrier."""
-
-    worker = BarrierOwner
 
 
 def _meets(
@@ -776,8 +716,6 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     comes = "wait" in recipe or recipe in ("finish", "fail")
     if fault == (32 if comes else 36):
         return "is no party" if fault == 36 else "is fault 36"
-    if fault == 3 and (recipe, operation) == ("destroy", "Discard"):
-        return "has no node of its own"
     early = {"Sync", "CreatePersistent", "CreateTogether", "NewTicket", "MarkDeleted"}
     if fault == 20 and (not comes or parts & early):
         return "has no node yet"
@@ -810,8 +748,6 @@ BARRIERS: tuple[Situation, ...] = (
     situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, 0.2), *_comes(1, 1, 1)]),
     situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, timeout=0.3), *_comes(0.5, do="reset")]),
     situation("look", "read_state", _comes(0.5, do="look"), _comes(0, 0.5, 0.5)),
-    situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0, 0, 0)),
-    situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )
 BARRIER = Table(
     "Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36, 160), _of_barrier

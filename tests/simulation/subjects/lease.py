@@ -9,8 +9,8 @@ another client gets in as soon as the session's end is decided. No history may h
 
 A history is random, and biased to what could hurt: faults strike when a write has just been handled or answered.
 Left out, as the rule does: a leader whose pinging thread alone stands still; a connection whose opening shortened the
-timeout without the client's knowledge (servers whose limits differ, and an answer that was lost); and, unless it is
-asked for, a client of an observer that learns from another learner (`observerMasterPort`).
+timeout without the client's knowledge (servers whose limits differ, and an answer that was lost); and a client of an
+observer that learns from another learner (`observerMasterPort`).
 """
 
 from __future__ import annotations
@@ -113,12 +113,11 @@ class Conn:
 
 
 class Link:
-    """A learner's connection to its leader, or to the learner that it learns from."""
+    """A learner's connection to its leader."""
 
-    def __init__(self, reign: Reign, server: Server, upper: Server, up: Channel, down: Channel) -> None:
+    def __init__(self, reign: Reign, server: Server, up: Channel, down: Channel) -> None:
         self.reign = reign
         self.server = server
-        self.upper = upper
         self.up = up
         self.down = down
 
@@ -199,7 +198,6 @@ class Plan(NamedTuple):
         timeout: that the client asks for.
         tick: the tick that the client was told, if it was.
         rate: of the client's clock, measured by the servers'.
-        chained: a server learns from a learner (`observerMasterPort`).
         exact: sessions end when their time is over, and not at the next tick.
         sharp: the client sends little but the requests that prove most, and faults strike then.
         delay, jitter: up to how long messages take.
@@ -210,7 +208,6 @@ class Plan(NamedTuple):
     timeout: float
     tick: float | None = None
     rate: float = 1.0
-    chained: bool = False
     exact: bool = False
     sharp: bool = False
     delay: float = 0.0
@@ -219,17 +216,15 @@ class Plan(NamedTuple):
     sync_limit: int = 5
 
 
-def random_plan(random: Random, *, chained: bool = False) -> Plan:
+def random_plan(random: Random) -> Plan:
     """Draw one."""
-    least = 4.0 if chained else 2.0
-    timeout = least if random.random() < 0.3 else random.uniform(least, random.choice((least + 1, 2 * least, 12)))
+    timeout = 2.0 if random.random() < 0.3 else random.uniform(2.0, random.choice((3.0, 4.0, 12.0)))
     sharp = random.random() < 0.4
     slow = random.choice((0.0, 0.01) if sharp else (0.0, 0.01, 0.05, 0.3, 1.0))
     return Plan(
         timeout,
-        random.choice((None, None, 2 * TICK if chained else TICK)),
+        random.choice((None, None, TICK)),
         random.choice((1.0, 1 - MARGIN, 1 - MARGIN, random.uniform(1 - MARGIN, 1 + MARGIN))),
-        chained,
         sharp or random.random() < 0.5,
         sharp,
         slow * random.random(),
@@ -259,28 +254,23 @@ class History:
     Attributes:
         lease: of the client.
         gone: when the session's end was decided on: others may be in.
-        told: the story, if anybody will read it.
     """
 
-    def __init__(self, random: Random, plan: Plan, *, trace: bool = False) -> None:
+    def __init__(self, random: Random, plan: Plan) -> None:
         self.random = random
         self.plan = plan
         self.now = 0.0
-        self.told: list[str] | None = [] if trace else None
         self.happened: Counter[str] = Counter()
         self._events: list[tuple[float, float, int, Process, Channel | None, Callable[..., None], tuple[Any, ...]]] = []
         self._number = count().__next__
         self._phase = random.random() * TICK
         limit = plan.timeout
         self.differ = differ = plan.faults and random.random() < 0.25
-        least = 4.0 if plan.chained else 2.0
         self.voters = [
-            Server(
-                name, True, max(least, limit * random.uniform(0.2, 1)) if differ and random.random() < 0.6 else limit
-            )
+            Server(name, True, max(2.0, limit * random.uniform(0.2, 1)) if differ and random.random() < 0.6 else limit)
             for name in "ABC"
         ]
-        self.observer = Server("D", False, limit)  # of the leader, or of another learner
+        self.observer = Server("D", False, limit)
         self.servers = [*self.voters, self.observer]
         self.client = Process("client")
         self.created = self.negotiated = self.known = math.inf  # timeouts: at first, the least, the least known
@@ -299,8 +289,8 @@ class History:
         self._on_answered: dict[int, Callable[[], None]] = {}
         self._aimed: Aimed | None = None
         self.reign = self._elect(self.voters[0], self.voters[1:])
-        if random.random() < 0.5 or plan.chained:
-            self._join(self.observer, self.voters[1] if plan.chained else self.reign.leader, self.reign)
+        if random.random() < 0.5:
+            self._join(self.observer, self.reign)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -336,11 +326,6 @@ class History:
                 continue
             act(*args)
 
-    def say(self, text: str) -> None:
-        """Note what happens, if anybody will read it."""
-        if self.told is not None:
-            self.told.append(f"{self.now:9.4f}  {text}")
-
     def _channel(self) -> Channel:
         random, plan = self.random, self.plan
         return Channel(plan.delay * random.random(), plan.jitter * random.random())
@@ -352,30 +337,27 @@ class History:
         self.reign = reign = Reign(leader, leader.logged[0] + 1)
         leader.reign, leader.link, leader.touched = reign, None, None
         leader.logged = reign.epoch, 0
-        self.say(f"{leader.name} leads")
         for server in others:
-            self._join(server, leader, reign)
+            self._join(server, reign)
             server.logged = leader.logged
             server.closed = leader.closed
         if leader.closed:
             self._session_over()
         elif self.created < math.inf:
             self._touch(reign, self.created)
-        self.at(self.now + PERIOD * self.random.random(), leader, self._ping_all, leader, reign, order=0.0)
+        self.at(self.now + PERIOD * self.random.random(), leader, self._ping_all, reign, order=0.0)
         return reign
 
-    def _join(self, server: Server, upper: Server, reign: Reign) -> None:
+    def _join(self, server: Server, reign: Reign) -> None:
         server.reign, server.touched = reign, None
-        server.link = Link(reign, server, upper, self._channel(), self._channel())
-        if upper is not reign.leader and not upper.lower:
-            self.at(self.now + PERIOD * self.random.random(), upper, self._ping_all, upper, reign, order=0.0)
-        upper.lower.append(server.link)
+        server.link = Link(reign, server, self._channel(), self._channel())
+        reign.leader.lower.append(server.link)
 
     def _release_level(self, server: Server) -> None:
         """Have a server end its part in a reign: its clients are cut off, and those that learn from it."""
         server.reign = None
         if server.link is not None:
-            server.link.upper.lower.remove(server.link)
+            server.link.reign.leader.lower.remove(server.link)
             server.link = None
         for conn in server.conns:
             conn.dead = True
@@ -384,24 +366,22 @@ class History:
         for link in list(server.lower):
             self._release_level(link.server)
 
-    def _ping_all(self, server: Server, reign: Reign) -> None:
+    def _ping_all(self, reign: Reign) -> None:
         """Ping the learners, which is due before anything that has come meanwhile."""
-        if server.reign is not reign:
+        leader = reign.leader
+        if leader.reign is not reign:
             return
-        for link in server.lower:
+        for link in leader.lower:
             self.send(link.down, link.server, self._pinged, link)
-        again = self.now + PERIOD * (1 + 0.01 * self.random.random())
-        self.at(again, server, self._ping_all, server, reign, order=0.0)
-        if server is reign.leader:
-            reign.pings_at = again
-            reign.half_ticks += 1
-            since = reign.half_ticks - 2 * self.plan.sync_limit
-            if sum(tick >= since for tick in reign.heard.values()) + 1 < QUORUM and since > 0:
-                self._resign(reign)
+        reign.pings_at = self.now + PERIOD * (1 + 0.01 * self.random.random())
+        self.at(reign.pings_at, leader, self._ping_all, reign, order=0.0)
+        reign.half_ticks += 1
+        since = reign.half_ticks - 2 * self.plan.sync_limit
+        if sum(tick >= since for tick in reign.heard.values()) + 1 < QUORUM and since > 0:
+            self._resign(reign)
 
     def _resign(self, reign: Reign) -> None:
         leader = reign.leader
-        self.say(f"{leader.name} leads no more")
         reign.over = True
         self._release_level(leader)
         if self.reign is not reign:
@@ -410,7 +390,7 @@ class History:
     def _follow(self, server: Server) -> None:
         """Have a server that has no leader follow the present one, which tells it all."""
         if server.reign is None and not self.reign.over:
-            self._join(server, self.reign.leader, self.reign)
+            self._join(server, self.reign)
             server.logged = max(server.logged, self.reign.leader.logged)
             server.closed = self.reign.leader.closed
 
@@ -418,15 +398,11 @@ class History:
         server = link.server
         if server.link is link:
             touched, server.touched = server.touched, None
-            self.send(link.up, link.upper, self._ponged, link, touched)
+            self.send(link.up, link.reign.leader, self._ponged, link, touched)
 
     def _ponged(self, link: Link, touched: float | None) -> None:
-        reign, upper = link.reign, link.upper
-        if upper.reign is not reign:
-            return
-        if upper is not reign.leader:
-            if touched is not None:
-                upper.touched = touched
+        reign = link.reign
+        if reign.leader.reign is not reign:
             return
         if link.server.voter:
             reign.heard[link.server] = reign.half_ticks
@@ -455,7 +431,6 @@ class History:
         if reign.expiry > self.now:
             self._watch(reign)
             return
-        self.say(f"{reign.leader.name} ends the session")
         reign.closing = True
         reign.expired = self.now
         self._propose(reign, None, None)
@@ -464,31 +439,21 @@ class History:
 
     def _rise(self, server: Server, act: Callable[..., None], *args: Any) -> None:
         reign, link = server.reign, server.link
-        if reign is None:
-            return
-        if link is None:
+        if reign is not None and link is None:
             act(reign, *args)
-        else:
-            self.send(link.up, link.upper, self._risen, link, act, args)
+        elif link is not None:
+            self.send(link.up, link.reign.leader, self._risen, link, act, args)
 
     def _risen(self, link: Link, act: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if link.upper.reign is link.reign:
-            self._rise(link.upper, act, *args)
+        if link.reign.leader.reign is link.reign:
+            act(link.reign, *args)
 
     def _fall(self, reign: Reign, server: Server, act: Callable[..., None], *args: Any) -> None:
+        link = server.link
         if server is reign.leader:
             act(*args)
-            return
-        link = server.link
-        if link is None or link.reign is not reign:
-            return
-        if link.upper is reign.leader:
+        elif link is not None and link.reign is reign:
             self.send(link.down, server, self._fallen, link, act, args)
-        else:
-            self._fall(reign, link.upper, self._passed, link, act, args)
-
-    def _passed(self, link: Link, act: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self.send(link.down, link.server, self._fallen, link, act, args)
 
     def _fallen(self, link: Link, act: Callable[..., None], args: tuple[Any, ...]) -> None:
         if link.server.link is link:
@@ -513,7 +478,7 @@ class History:
             return
         server.logged = proposal.zxid
         server.closed = server.closed or proposal.request is None
-        self.send(link.up, link.upper, self._acked, link, proposal)
+        self.send(link.up, link.reign.leader, self._acked, link, proposal)
 
     def _acked(self, link: Link, proposal: Proposal) -> None:
         reign = link.reign
@@ -535,7 +500,6 @@ class History:
         """Let others in. The lease must have ended when the leader decided on it."""
         if self.gone is None:
             self.gone = min(self.now, expired)
-            self.say("others get in")
             if self.lease.end > NEVER:
                 self.happened["ended"] += 1
             self._check()
@@ -636,7 +600,6 @@ class History:
         """Have the client open a connection."""
         if self.ended:
             return
-        self.say(f"connects to {server.name}")
         self.conn = None
         conn = self.connecting = Conn(server, self.clock(self.now), self._channel(), self._channel())
         self.send(conn.up, server, self._connect, conn)
@@ -656,7 +619,6 @@ class History:
         since = self.random.random() if self.plan.faults else 1.0
         sent = NEVER if since < 0.15 else conn.sent - since * self.plan.timeout if since < 0.3 else conn.sent
         self.lease.opened(sent, conn.timeout)
-        self.say(f"is connected, with timeout {conn.timeout:g}")
         self._check()
 
     def _expired(self, conn: Conn) -> None:
@@ -868,13 +830,9 @@ class History:
         return once
 
     def _path(self) -> list[Link]:
-        """Return the links between the client's server and its leader."""
-        conn, links = self.conn, []
-        link = None if conn is None else conn.server.link
-        while link is not None:
-            links.append(link)
-            link = link.upper.link
-        return links
+        """Return the link between the client's server and its leader, if there is one."""
+        link = None if self.conn is None else self.conn.server.link
+        return [] if link is None else [link]
 
     def _cut(self, channel: Channel, time: float) -> None:
         channel.until = max(channel.until, self.now + time)
@@ -883,7 +841,6 @@ class History:
         """Have the leader's messages be late."""
         for link in self._path():
             self._cut(link.down, 2 * TICK * self.random.random())
-        self.say("the leader's messages are late")
 
     def _inject_leader_stands(self) -> None:
         self._stand(self.reign.leader, TICK * self.random.choice((0.3, 1, 3)))
@@ -897,17 +854,15 @@ class History:
 
     def _stand(self, process: Process, most: float) -> None:
         process.until = self.now + most * self.random.random()
-        self.say(f"{process.name} stands still until {process.until:.4f}")
 
     def _inject_cut_off(self) -> None:
         """Cut the client's server off from its leader."""
         time = math.inf if self.random.random() < 0.7 else self.plan.timeout * self.random.random()
         both = self.random.random() < 0.5
-        for link in self._path()[-1:] if self.random.random() < 0.5 else self._path()[:1]:
+        for link in self._path():
             self._cut(link.up, time)
             if both:
                 self._cut(link.down, time)
-        self.say("the client's server is cut off from its leader")
         self.happened["cut off"] += 1
 
     def _inject_usurp(self) -> None:
@@ -916,7 +871,6 @@ class History:
         followers = [server for server in self.voters if server.link is not None and server.link.reign is old]
         if len(followers) < QUORUM or old.over:
             return
-        self.say(f"the followers leave {old.leader.name}")
         self.happened["usurped"] += 1
         stay = self.random.random() < 0.3  # the leader's links are silent first
         for server in followers:
@@ -931,7 +885,6 @@ class History:
         """Have the leader end, and the followers elect another."""
         old = self.reign
         if not old.over:
-            self.say(f"{old.leader.name} ends")
             self.happened["crashed"] += 1
             old.over = True
             followers = [server for server in self.voters if server.link is not None and server.link.reign is old]
@@ -954,7 +907,7 @@ class History:
             leader = self.random.choice([server for server in candidates if server.logged == most])
             self._elect(leader, [server for server in candidates if server is not leader])
             if self.observer.reign is None:
-                self._join(self.observer, leader, self.reign)
+                self._join(self.observer, self.reign)
 
     def _inject_client_cut(self) -> None:
         """Cut the client off from its server."""
@@ -965,7 +918,6 @@ class History:
                 self._cut(self.conn.up, time)
             if direction != 2:
                 self._cut(self.conn.down, time)
-            self.say("the client is cut off")
 
     def _inject_reconnect(self) -> None:
         """Have the client connect anew."""
@@ -977,19 +929,17 @@ class History:
 _NOBODY = Process("nobody")
 
 
-def history(seed: int, *, chained: bool = False, trace: bool = False) -> History:
+def history(seed: int) -> History:
     """Run the history of a seed.
 
     Raises:
         Violation: the lease ran, and the session was over.
     """
     random = Random(seed)
-    made = History(random, random_plan(random, chained=chained), trace=trace)
+    made = History(random, random_plan(random))
     try:
         made.inject()
     except Violation as error:
         add_note(error, f"seed {seed}: {made.plan}")
-        if made.told is not None:
-            add_note(error, "\n".join(made.told))
         raise
     return made
