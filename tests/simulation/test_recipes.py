@@ -13,7 +13,8 @@ import pytest
 from tests.simulation import checks, subjects
 from tests.simulation.checks.data_recipes import MAP, QUEUE, VALUE
 from tests.simulation.checks.explore import EVERYTHING, ORDER, Case, events, injected, points
-from tests.simulation.checks.table import EVERYWHERE, SITUATIONS, Cell, Table
+from tests.simulation.checks.recipes import SITUATIONS
+from tests.simulation.checks.table import EVERYWHERE, Cell, Table
 from tests.simulation.world.injection import InjectedRun, Situation, Way
 
 # A primitive's table is in `checks`, or beside its subject.

@@ -13,8 +13,8 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tests.simulation.checks.recipes import RecipeRun, columns, of_calls
-from tests.simulation.checks.table import BEFORE, Table
+from tests.simulation.checks.recipes import RecipeRun, of_calls
+from tests.simulation.checks.table import BEFORE, Table, columns
 from tests.simulation.subjects.detached import PATH as DETACHED_PATH
 from tests.simulation.subjects.detached import Act, DetachedChecks, DetachedRun
 from tests.simulation.subjects.dicts import KEYS, DictRun, DictWorker

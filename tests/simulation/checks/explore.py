@@ -8,7 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 from tests.helpers.places import PLACES
-from tests.simulation.checks.table import SITUATIONS, Cell, Table
+from tests.simulation.checks.recipes import SITUATIONS
+from tests.simulation.checks.table import Cell, Table
 from tests.simulation.world.injection import InjectedRun, Lines, Way
 from tests.simulation.world.run import TIMES, Run
 from tests.simulation.world.schedule import Schedule

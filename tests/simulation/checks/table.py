@@ -14,14 +14,10 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from tests.helpers.places import FEWER, PLACES
+from tests.helpers.places import FEWER
 from tests.simulation.world.ensemble import Transport
-from tests.simulation.world.injection import InjectedRun, Injection, Situation, Thread, Way, at, situation
+from tests.simulation.world.injection import InjectedRun, Injection, Situation, Way
 from tests.simulation.world.schedule import LAST
-from tests.simulation.world.workload import Visit
-
-LOCK, RLOCK = "/app/l", "/app/r"
-
 
 # -- the faults ------------------------------------------------------------------------------------------------------
 
@@ -172,6 +168,40 @@ def count_from(number: int, wraps: bool = False) -> Way:
     return count
 
 
+def lose_answer(run: InjectedRun) -> bool:
+    """The connection is cut, with what is on it."""
+    return run.cut(0)
+
+
+def stay_away(run: InjectedRun) -> bool:
+    """The connection is cut for a while, and the next one is to a follower."""
+    return run.cut(1, follower=True)
+
+
+def miss_it(run: InjectedRun) -> bool:
+    """The connection is cut for so long that the awaited event happens in the gap."""
+    return run.cut(2.5)
+
+
+def kill(run: InjectedRun) -> None:
+    """The process is killed."""
+    run.stop(math.inf)
+
+
+def pause(run: InjectedRun) -> None:
+    """It gets no turn for a moment."""
+    run.starve(0.08)
+
+
+def delete_node(run: InjectedRun) -> bool:
+    """An operator deletes the target's newest node."""
+    return run.delete_node()
+
+
+def forget(_: InjectedRun) -> None:
+    """The object is dropped, which the target does by itself."""
+
+
 BEFORE, SENT, BETWEEN, SERVED, AFTER = "before", "sent", "between", "served", "after"
 ANY = (BEFORE, SENT, SERVED, AFTER)
 
@@ -197,132 +227,75 @@ OVER = Fault(
     ),
 )
 
-FAULTS = (
-    Fault(1, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
+LOST = (SENT, BETWEEN, SERVED)
+COLUMNS = (
+    Fault(1, ((lose_answer, LOST),)),
     Fault(2, ((expire, (SENT, SERVED)), (expire_and_linger, (SENT, SERVED)))),
-    Fault(3, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
-    Fault(4, ((lambda run: run.cut(0), ANY), (lambda run: run.cut(1, follower=True), ANY))),
+    Fault(3, ((lose_answer, (SENT, SERVED)),)),
+    Fault(4, ((lose_answer, (BEFORE, *LOST, AFTER)), (stay_away, LOST))),
     Fault(5, ((expire, ANY),)),
     OVER,
-    Fault(7, ((lambda run: run.cut(2.5), ANY),)),
-    Fault(13, ((expire_and_linger, ANY),)),
+    Fault(7, ((miss_it, ANY),)),
+    Fault(8, ((miss_it, ANY),)),
+    Fault(13, ((expire_and_linger, (BEFORE, AFTER)),)),
     Fault(16, ((interrupt, ANY),)),
     Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)), (hear_nothing, (BEFORE, SENT, SERVED)))),
     Fault(18, ((predecessor_gives_up, ANY),)),
-    Fault(20, ((lambda run: run.delete_node(), ANY),)),
+    Fault(20, ((delete_node, ANY),)),
     Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
-    Fault(32, ((lambda run: run.stop(math.inf), ANY),)),
+    Fault(32, ((kill, ANY),)),
+    Fault(35, ((lose_answer, LOST), (miss_it, LOST), (expire, ANY))),
+    Fault(36, ((kill, ANY), (expire, (SENT, SERVED)), (close_session, (BEFORE,)))),
     Fault(39, ((expire_and_starve, (BEFORE,)),)),
     Fault(40, ((lose_by_clock, ANY),)),
-    Fault(42, ((lambda _: None, (BEFORE,)),)),
+    Fault(42, ((forget, (BEFORE,)),)),
     Fault(160, ((throttle, (BEFORE, SENT, BETWEEN)),)),
 )
 
-# -- who can meet whom -----------------------------------------------------------------------------------------------
 
-SILENT = {"NewTicket", "Grant", "AcquireAgain", "ReleaseOneLevel", "Forget"}  # send nothing
-HOLDING = {"AcquireAgain", "ReleaseOneLevel", "Release", "Forget"}
+def columns(*numbers: int) -> tuple[Fault, ...]:
+    """Return the columns of some faults."""
+    return tuple(fault for fault in COLUMNS if fault.number in numbers)
+
+
+SETTLES = {"Release", "ReleaseOneLevel", "AcquireAgain", "Forget"}
+SILENT = {
+    "NewTicket",
+    "Grant",
+    "SuspendHold",
+    "MarkDeleted",
+    "MarkMissing",
+    "AcquireAgain",
+    "ReleaseOneLevel",
+    "Forget",
+    "DetachTicket",
+}
+WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "SetNode", "EnsureContainer"}
+WAITS = {"WaitGone", "Watch", "Wait", "WaitRecursive"}
 
 
 def impossible(recipe: str, operation: str, fault: int) -> str | None:
-    """Return why the fault can't befall the operation; None if it can."""
+    """Return why the fault can't befall the operation, whatever the primitive; None if it may."""
+    if operation == "CheckChroot":
+        return "sends nothing, as the simulated client has seen its chroot"
     parts = set(operation.split("+"))
-    holding = operation in HOLDING
-    if fault in (1, 2, 22) and "CreateEphemeral" not in parts:
-        return "creates nothing"
-    if fault == 3 and not parts & {"Release", "Discard"}:
+    if fault in (1, 2) and not parts & WRITES:
+        return "makes and writes nothing"
+    if fault == 3 and not parts & {"Release", "Discard", "Delete"}:
         return "deletes nothing"
-    if fault in (3, 20) and operation == "Discard" and recipe in ("acquire", "timed acquire"):
-        return "is what a session's end has left: the driver discards all else"
     if (fault == 4 and parts & SILENT and operation != "NewTicket") or (
-        fault == 160 and not parts - SILENT - {"ProveLease"}
+        fault == 160 and not parts - SILENT - {"Wait", "WaitRecursive", "ProveLease"}
     ):
         return "sends nothing"
-    if fault in (5, 7) and operation != "WaitGone":
-        return "does not wait in the queue"
-    if fault in (6, 40) and not (holding or (fault == 40 and operation == "Grant")):
-        return "does not hold"
-    if fault == 39 and not (holding and recipe in ("release", "re-entrant")):
-        return "settles nothing"
-    if fault == 17 and recipe != "timed acquire":
+    if fault in (5, 7, 8) and not parts & WAITS:
+        return "waits for nobody"
+    if fault == 17 and "timed" not in recipe:
         return "has no deadline"
-    if fault == 18 and (recipe != "timed acquire" or operation != "WaitGone"):
-        return "has no deadline, or no predecessor"
-    looks = operation == "Sync+Children" and recipe.startswith("try_acquire")
-    if fault == 20 and (operation == "NewTicket" or "Exists" in operation or looks):
-        return "has no node yet"
+    if fault == 22 and "CreateEphemeral" not in parts:
+        return "takes no number"
     if fault == 42 and operation != "Forget":
         return "the object is in use"
     return None
-
-
-# -- the situations --------------------------------------------------------------------------------------------------
-
-
-def _others(*starts: float, stay: float = 0.0) -> list[Thread]:
-    return [at(start, Visit(LOCK, stay=stay)) for start in starts]
-
-
-HOLDER = at(0.0, Visit(LOCK, stay=1.0))
-END = count_from(LAST)
-SITUATIONS = (
-    situation("acquire", "release", at(0, Visit(LOCK, stay=0.5)), _others(0.2)),
-    situation("acquire", "release", at(0.5, Visit(LOCK)), [HOLDER, *_others(0.6)]),
-    situation("acquire", "release", at(0.5, Visit(LOCK, leave="with")), [HOLDER, *_others(0.4, 0.6)]),
-    situation("acquire", "release", [at(0.5, Visit(LOCK, stay=2, leave="with")), *_others(0.6)], HOLDER),
-    situation("acquire", "release", [at(0, Visit(LOCK, stay=1)), *_others(0.5, stay=3)], _others(0.6)),
-    # A lost answer; an own node that is gone; a number that orders nothing; a lease that has run out.
-    situation(
-        "acquire", "release", at(0.5, Visit(LOCK)), [HOLDER, *_others(0.6)], first=(1, lambda run: run.cut(0), SERVED)
-    ),
-    situation(
-        "acquire", "release", at(0.5, Visit(LOCK)), _others(0, stay=3), first=(2, lambda run: run.delete_node(), SERVED)
-    ),
-    situation("acquire", "release", at(0.5, Visit(LOCK)), HOLDER, first=(1, END, BEFORE)),
-    situation("acquire", "release", at(0.5, Visit(LOCK)), _others(6), first=(4, lose_by_clock, BEFORE)),
-    # A hold that is lost before it is left.
-    situation("acquire", "release", at(0, Visit(LOCK, stay=1)), _others(6), first=(4, lose_by_clock, AFTER)),
-    situation("acquire", "release", at(0, Visit(LOCK, stay=1, leave="with")), _others(1), first=(4, expire, AFTER)),
-    # A hold that is lost behind its thread's back, for long.
-    situation(
-        "acquire", "release", at(0, Visit(LOCK, stay=4)), _others(6), first=(4, lambda run: run.delete_node(), AFTER)
-    ),
-    situation("acquire", "release", at(0, Visit(LOCK, stay=4)), _others(6), first=(4, close_session, AFTER)),
-    situation("hand-over", "release", [at(0.5, Visit(LOCK)), HOLDER], _others(0.6)),
-    situation("timed acquire", "release", at(0, Visit(LOCK, wait=1, stay=0.5)), _others(0.2)),
-    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=1)), [*_others(0, stay=3), *_others(0.6)]),
-    # The holder leaves just when the time is up, in either process.
-    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=0.5)), [HOLDER, *_others(0.6)]),
-    situation("timed acquire", "release", [at(0.5, Visit(LOCK, wait=0.5)), HOLDER], _others(0.6)),
-    situation(
-        "timed acquire", "release", at(0.5, Visit(LOCK, wait=0.05)), HOLDER, first=(1, lambda run: run.cut(0), SENT)
-    ),
-    situation(
-        "timed acquire", "release", at(0.5, Visit(LOCK, wait=1)), HOLDER, first=(1, lambda run: run.cut(0), SERVED)
-    ),
-    situation(
-        "timed acquire",
-        "release",
-        at(0.5, Visit(LOCK, wait=2)),
-        [HOLDER, at(0.2, Visit(LOCK, wait=9))],
-        at(0.3, Visit(LOCK, wait=9, stay=3)),
-    ),
-    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=3)), HOLDER, first=(1, END, BEFORE)),
-    # The path was used before, and is free again.
-    situation("try_acquire", "release", at(2, Visit(LOCK, wait=0, stay=0.5)), [HOLDER, *_others(2.2)]),
-    situation("try_acquire", "release", at(0, Visit(LOCK, wait=0, stay=0.5)), _others(0.2)),
-    situation("try_acquire", "release", at(0, Visit(LOCK, wait=0)), _others(0, 0)),
-    situation("try_acquire, held", "release", at(0.5, Visit(LOCK, wait=0)), [HOLDER, *_others(0.6)]),
-    situation("acquire", "re-entrant", at(0, Visit(RLOCK, True, depth=2, stay=1)), at(0.5, Visit(RLOCK, True, stay=2))),
-    situation(
-        "acquire",
-        "re-entrant",
-        [at(0, Visit(RLOCK, True, depth=2, stay=1)), at(0.5, Visit(RLOCK, True))],
-        at(0.6, Visit(RLOCK, True)),
-    ),
-    situation("acquire", "dropped", at(0, Visit(LOCK, stay=1, leave="forget")), _others(0.5)),
-    situation("acquire", "dropped", [at(0, Visit(LOCK, stay=1, leave="forget")), *_others(0.5)], _others(0.6)),
-)
 
 
 class Cell(NamedTuple):
@@ -406,6 +379,3 @@ def _shorten(operation: str) -> str:
     """Return operations yielded together, with how many there are where several of a kind follow each other."""
     runs = [(kind, len(list(each))) for kind, each in groupby(operation.split("+"))]
     return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
-
-
-LOCKS = Table("Lock, RLock", InjectedRun, SITUATIONS, FAULTS, impossible, most=PLACES)

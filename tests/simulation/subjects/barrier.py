@@ -73,11 +73,6 @@ class Meeting(NamedTuple):
     mends: bool
     leaves: bool = False
 
-    def __str__(self) -> str:
-        action = "" if self.action is None else f", action {self.action:g}{' fails' if self.fails else ''}"
-        mends = (", mends" if self.mends else "") + (", may leave" if self.leaves else "")
-        return f"after {self.pause:g} {self.do} {self.timeout:g} for {self.parties}{action}{mends}"
-
 
 class BarrierChecks(Checks):
     """The invariants of a barrier, of what its state went through at the leader.

@@ -48,11 +48,6 @@ class Turn(NamedTuple):
     waits: float | None
     notifies: int | None
 
-    def __str__(self) -> str:
-        waits = "" if self.waits is None else f", waits {self.waits:g}"
-        notifies = "" if self.notifies is None else f", notifies {self.notifies}"
-        return f"{self.path} x{self.depth}, stay {self.stay:g}{waits}{notifies}, {self.leave}"
-
 
 class Waiting:
     """One call of `wait`.

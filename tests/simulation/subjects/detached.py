@@ -57,11 +57,6 @@ class Act(NamedTuple):
     shared: bool = False
     old: bool = False
 
-    def __str__(self) -> str:
-        wait = "" if self.wait == -1 else ", try" if self.wait == 0 else f", timeout {self.wait:g}"
-        shared = ", shared" if self.shared else ""
-        return f"{self.what} for {self.owner}{wait}, stay {self.stay:g}, {self.leave}{shared}{', old' * self.old}"
-
 
 class Entry(NamedTuple):
     """One node of the queue.

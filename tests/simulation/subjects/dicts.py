@@ -40,9 +40,6 @@ class Step(NamedTuple):
     key: str = ""
     seconds: float = 0.0
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.key or format(self.seconds, 'g')}"
-
 
 class Steps(NamedTuple):
     """The steps of a thread with a dictionary."""

@@ -38,9 +38,6 @@ class Step(NamedTuple):
     stay: float = 0.0
     leaving: float | None = None
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.seconds}, stay {self.stay:g}, leave {self.leaving}"
-
 
 class Moment(NamedTuple):
     """The nodes at one moment: the parties', with their times of creation, and that of `ready`, if it is there."""

@@ -45,10 +45,6 @@ class Act(NamedTuple):
     times: int = 0
     leave: bool = False
 
-    def __str__(self) -> str:
-        wait = "" if self.wait is None else f", waiting {self.wait:g}"
-        return f"{self.what}{wait}, {self.stay:g} s, {self.times} times{', withdraws' if self.leave else ''}"
-
 
 def leader_of(line: Line | None) -> tuple[str, bytes] | None:
     """Return the first of the nodes."""

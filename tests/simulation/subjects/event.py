@@ -26,9 +26,6 @@ class Step(NamedTuple):
     what: str
     seconds: float | None = None
 
-    def __str__(self) -> str:
-        return self.what if self.seconds is None else f"{self.what} {self.seconds:g}"
-
 
 def flag_after(path: str, before: Flag | None, step: changes.Step) -> Flag | None:
     """Return the content of an event's node after a step of a change."""

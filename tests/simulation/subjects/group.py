@@ -33,9 +33,6 @@ class Step(NamedTuple):
     seconds: float = 0.0
     stay: float = 0.0
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.id} {self.seconds:g}, stay {self.stay:g}"
-
 
 class Node(NamedTuple):
     """A member's node: the session that made it, and after how many changes."""

@@ -27,9 +27,6 @@ class Step(NamedTuple):
     n: int = 1
     seconds: float | None = None
 
-    def __str__(self) -> str:
-        return f"{self.what} by {self.n}" + ("" if self.seconds is None else f", {self.seconds:g}")
-
 
 class LatchChecks(CallChecks):
     """The invariants of a latch."""

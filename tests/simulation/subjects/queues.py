@@ -55,9 +55,6 @@ class Step(NamedTuple):
     stay: float = 0.0
     delay: float = 0.0
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.seconds} {self.stay:g}" + (f" due in {self.delay:g}" if self.delay else "")
-
 
 class Steps(NamedTuple):
     """The steps of a thread, and their queue."""

@@ -30,11 +30,6 @@ class Pass(NamedTuple):
     within: Visit | None
     role: str
 
-    def __str__(self) -> str:
-        wait = "" if self.wait == -1 else ", try" if self.wait == 0 else f", timeout {self.wait:g}"
-        within = f" [{self.within}]" if self.within else ""
-        return f"{self.role} {self.path} x{self.depth}{wait}, stay {self.stay:g}{within}, {self.leave}"
-
 
 class RWWorker(Worker):
     """A worker that knows of both kinds of visits."""

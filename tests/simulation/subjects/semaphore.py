@@ -48,10 +48,6 @@ class Use(NamedTuple):
     stay: float
     leave: str
 
-    def __str__(self) -> str:
-        wait = "" if self.wait == -1 else ", try" if self.wait == 0 else f", timeout {self.wait:g}"
-        return f"{self.permits} permits{wait}, stay {self.stay:g}, {self.leave}"
-
 
 class User(Worker):
     """A worker that uses the semaphore."""

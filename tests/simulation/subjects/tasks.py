@@ -79,12 +79,6 @@ class Act(NamedTuple):
     timeout: float | None = 1.0
     awaits: bool = False
 
-    def __str__(self) -> str:
-        said = [f"{self.do} {self.path}", f"loop {self.loop}" if self.loop else "thread"]
-        plain = self._field_defaults
-        said += [f"{name} {getattr(self, name)}" for name in self._fields[3:] if getattr(self, name) != plain[name]]
-        return ", ".join(said)
-
 
 def core(primitive: Any) -> Any:
     """Return the primitive of threads that is in one of tasks, or else the primitive."""

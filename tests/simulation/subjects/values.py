@@ -57,9 +57,6 @@ class Step(NamedTuple):
     bits: int = 0
     shared: bool = False
 
-    def __str__(self) -> str:
-        return f"{self.what} {self.bits or ''}" + ("" if self.seconds is None else f", {self.seconds:g}")
-
 
 class ValueChecks(CallChecks):
     """The invariants of a value.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.simulation.world.workload import Visit
 
@@ -47,13 +47,24 @@ class Schedule(NamedTuple):
 
     def __str__(self) -> str:
         lines = [
-            f"{'abc'[p]}{t} from {start:g}: " + "; ".join(map(str, visits))
+            f"{'abc'[p]}{t} from {start:g}: " + "; ".join(map(_told, visits))
             for p, process in enumerate(self.threads)
             for t, (start, visits) in enumerate(process)
         ]
         if self.round_trip:
             lines.append(f"round trip {self.round_trip:g}")
         return "\n".join([*lines, *map(str, self.deviations)])
+
+
+def _told(visit: Any) -> str:
+    """Return a visit in words: the fields that have no default, and those that differ from theirs."""
+    plain = visit._field_defaults
+    fields = visit._asdict().items()
+    return ", ".join(
+        f"{value}" if name not in plain else f"{name} {value}"
+        for name, value in fields
+        if plain.get(name, ...) != value
+    )
 
 
 # How often each is chosen.

@@ -41,13 +41,6 @@ class Visit(NamedTuple):
     leave: str = "release"
     within: Visit | None = None
 
-    def __str__(self) -> str:
-        kind = "RLock" if self.reentrant else "Lock"
-        wait = "" if self.wait == -1 else ", try" if self.wait == 0 else f", timeout {self.wait:g}"
-        depth = f" x{self.depth}" if self.depth > 1 else ""
-        within = f" [{self.within}]" if self.within else ""
-        return f"{kind} {self.path}{depth}{wait}, stay {self.stay:g}{within}, {self.leave}"
-
 
 class Section:
     """A critical section that a thread believes to be in.
