@@ -14,7 +14,6 @@ from tests.mutants.mutator import named, seeded
 from tests.simulation.checks.told import hear
 from tests.simulation.subjects import (
     barrier,
-    condition,
     detached,
     dicts,
     double_barrier,
@@ -24,7 +23,6 @@ from tests.simulation.subjects import (
     latch,
     queues,
     resizing,
-    rwlock,
     semaphore,
     tasks,
     unfair,
@@ -103,8 +101,8 @@ RUNS = {
         prepare=hear,
         happens=lambda run: run.checks.handed_over,
     ),
-    "rwlocks": Runs(rwlock.RWRun, rwlock.random_passes, prepare=hear),
-    "rwlocks in a hurry": Runs(rwlock.RWRun, rwlock.random_passes, 40, prepare=hurry),
+    "rwlocks": Runs(tasks.TaskRun, tasks.random_passes, prepare=hear),
+    "rwlocks in a hurry": Runs(tasks.TaskRun, tasks.random_passes, 40, prepare=hurry),
     "semaphores": Runs(
         semaphore.SemaphoreRun, semaphore.random_uses, strikes=STRIKES | {"remove", "reap", "lose"}, prepare=hear
     ),
@@ -114,7 +112,7 @@ RUNS = {
         strikes=STRIKES | {"remove", "reap", "lose"},
         marks=pytest.mark.fault(97, 98),
     ),
-    "conditions": Runs(condition.CondRun, condition.random_turns, strikes=STRIKES | {"lose"}, prepare=hear),
+    "conditions": Runs(tasks.TaskRun, tasks.random_turns, strikes=STRIKES | {"lose"}, prepare=hear),
     "detached locks": Runs(
         detached.DetachedRun,
         detached.random_acts,

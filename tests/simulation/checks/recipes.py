@@ -33,15 +33,15 @@ from tests.simulation.checks.table import (
     pause,
 )
 from tests.simulation.subjects.barrier import BarrierRun, Meeting
-from tests.simulation.subjects.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
 from tests.simulation.subjects.election import Act, ElectionRun
 from tests.simulation.subjects.event import EventRun
 from tests.simulation.subjects.event import Step as EventStep
 from tests.simulation.subjects.latch import LatchRun
 from tests.simulation.subjects.latch import Step as LatchStep
-from tests.simulation.subjects.rwlock import PATH as RW_PATH
-from tests.simulation.subjects.rwlock import Pass, RWRun
 from tests.simulation.subjects.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
+from tests.simulation.subjects.tasks import OF_AN_RLOCK, TaskChecks, TaskRun
+from tests.simulation.subjects.tasks import RW as RW_PATH
+from tests.simulation.subjects.tasks import Act as Play
 from tests.simulation.world.injection import InjectedRun, Injection, Situation, Thread, at, situation
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LAST
@@ -213,20 +213,20 @@ LOCKS_TABLE = Table(
 # -- read-write locks ------------------------------------------------------------------------------------------------
 
 
-class InjectedPair(RecipeRun, RWRun):
+class InjectedPair(RecipeRun, TaskRun):
     """An injected run of a read-write lock."""
 
 
-def _read(wait: float = -1, stay: float = 0.0, leave: str = "release", depth: int = 1) -> Pass:
-    return Pass(RW_PATH, True, wait, depth, stay, leave, None, "read")
+def _read(wait: float = -1, stay: float = 0.0, *, block: bool = False, depth: int = 1) -> Play:
+    return Play(RW_PATH, "read", wait=wait, stay=stay, block=block, n=depth)
 
 
-def _write(wait: float = -1, stay: float = 0.0, leave: str = "release", depth: int = 1) -> Pass:
-    return _read(wait, stay, leave, depth)._replace(role="write")
+def _write(wait: float = -1, stay: float = 0.0, *, block: bool = False, depth: int = 1) -> Play:
+    return _read(wait, stay, block=block, depth=depth)._replace(do="write")
 
 
-def _downgrade(wait: float = -1, stay: float = 0.0) -> Pass:
-    return _read(wait, stay)._replace(role="downgrade")
+def _downgrade(wait: float = -1, stay: float = 0.0) -> Play:
+    return _read(wait, stay)._replace(do="downgrade")
 
 
 def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
@@ -249,11 +249,11 @@ PAIRS = (
     # The path was used before, and is free again.
     situation("read", "acquire", at(1, _read(stay=0.5)), at(0, _write()), at(1.2, _write())),
     situation("write", "acquire", at(1, _write(stay=0.5)), at(0, _write()), at(1.2, _write())),
-    situation("write", "acquire", at(1, _write(leave="with")), at(0, _read()), at(1.2, _read())),
+    situation("write", "acquire", at(1, _write(block=True)), at(0, _read()), at(1.2, _read())),
     situation("write", "acquire", at(1, _write(stay=1, depth=2)), [at(0, _write()), at(1.2, _read())]),
     situation("try to read", "try_acquire", at(1, _read(wait=0, stay=0.5)), at(0, _write()), at(1.2, _write())),
     situation("read", "acquire", at(0, _read(stay=0.5)), at(0.2, _write())),
-    situation("read", "acquire", at(0.5, _read(leave="with")), [at(0, _write(stay=1)), at(0.6, _write())]),
+    situation("read", "acquire", at(0.5, _read(block=True)), [at(0, _write(stay=1)), at(0.6, _write())]),
     situation("read", "acquire", at(0.5, _read(stay=1)), [at(0, _read(stay=3)), at(0.6, _write())]),
     situation("read", "acquire", [at(0.5, _read()), at(0, _write(stay=1))], [at(0.6, _write()), at(0.6, _read())]),
     situation("write", "acquire", at(0, _write(stay=0.5)), at(0.2, _read())),
@@ -302,8 +302,6 @@ PAIRS = (
         [at(0, _write(stay=1)), at(0.2, _read(wait=9))],
         at(0.3, _write(wait=9, stay=3)),
     ),
-    situation("read", "acquire", at(0, _read(stay=1, leave="forget")), at(0.5, _write())),
-    situation("write", "acquire", [at(0, _write(stay=1, leave="forget")), at(0.5, _read())], at(0.6, _read())),
     situation("try to read", "try_acquire", at(0, _read(wait=0, stay=0.5)), at(0.2, _write())),
     situation("try to read", "try_acquire", at(0.5, _read(wait=0)), [at(0, _write(stay=1)), at(0.6, _read())]),
     situation("try to read", "try_acquire", at(0.5, _read(wait=0)), [at(0, _read(stay=1)), at(0.5, _write())]),
@@ -314,7 +312,7 @@ RW = Table(
     "ReadWriteLock",
     InjectedPair,
     PAIRS,
-    columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42, 160),
+    columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 160),
     _of_pair,
 )
 
@@ -453,10 +451,10 @@ SEMAPHORE = Table(
 # -- conditions ------------------------------------------------------------------------------------------------------
 
 
-class InjectedCondition(RecipeRun, CondRun):
+class InjectedCondition(RecipeRun, TaskRun):
     """An injected run of a condition over its RLock."""
 
-    checks: CondChecks
+    checks: TaskChecks
 
     def doing(self, operation: str) -> str:
         """Return the recipe that the target's operation belongs to."""
@@ -482,8 +480,10 @@ class InjectedCondition(RecipeRun, CondRun):
 OPERATOR = 0
 
 
-def _turn(waits: float | None = None, notifies: int | None = None, depth: int = 1, stay: float = 0.0) -> Turn:
-    return Turn(OF_AN_RLOCK, True, -1, depth, stay, "release", None, waits, notifies)
+def _turn(waits: float | None = None, notifies: int | None = None, depth: int = 1, stay: float = 0.0) -> Play:
+    if notifies is not None:
+        return Play(OF_AN_RLOCK, "notify", stay=stay, n=notifies)
+    return Play(OF_AN_RLOCK, "hold" if waits is None else "wait", stay=stay, block=False, n=depth, timeout=waits)
 
 
 def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
