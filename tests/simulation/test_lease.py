@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from random import Random
 from unittest.mock import patch
 
@@ -14,26 +13,21 @@ from tests.simulation.world.run import TIMES
 from tests.simulation.world.world import Violation
 from zkconcurrent._protocol.lease import MARGIN, SURVIVED
 
-HISTORIES = 3000
+HISTORIES = 2000
 FURTHEST = 20_000
 FAULTS = {"cut off", "usurped", "crashed", "reconnected"}
 
 
 @pytest.mark.fault(44, 45)
-def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
+def test_the_lease_never_outlives_the_session() -> None:
     """With any delay, standstill, cut or election of another leader, others get in after the lease has ended."""
-    began, ended, closest = time.perf_counter(), 0, math.inf
+    ended, closest = 0, math.inf
     happened: set[str] = set()
     for seed in range(HISTORIES * TIMES):
         it = history(seed)
         ended += it.happened["ended"]
         closest = min(closest, it.closest)
         happened.update(it.happened)
-    speed = HISTORIES * TIMES / (time.perf_counter() - began)
-    simulated.append(
-        f"{HISTORIES * TIMES:,} histories of a lease, {speed:,.0f} a second: in {ended:,} the session ended, the lease "
-        f"by {max(0.0, closest):.3f} T before it at least"
-    )
     assert happened >= FAULTS
     assert ended > HISTORIES * TIMES / 4
     assert closest < MARGIN / 2, "the histories are too kind to tell"
@@ -110,7 +104,7 @@ def test_nothing_is_lost_in_calm(timeout: float, tick: float | None) -> None:
 
 
 @pytest.mark.parametrize("tick", [None, TICK], ids=["tick unknown", "tick known"])
-def test_an_outage_that_is_survived(tick: float | None, simulated: list[str]) -> None:
+def test_an_outage_that_is_survived(tick: float | None) -> None:
     """A hold survives an outage of this part of the timeout, whenever it begins; hardly a longer one."""
     timeout, began = 10.0, 30.0
 
@@ -125,5 +119,4 @@ def test_an_outage_that_is_survived(tick: float | None, simulated: list[str]) ->
         return least
 
     worst = min(most(began + n / 20) for n in range(40))
-    simulated.append(f"an outage of {worst:.3f} T is survived, the tick {'unknown' if tick is None else 'known'}")
     assert SURVIVED <= worst <= SURVIVED + 0.05

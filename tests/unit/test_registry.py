@@ -18,8 +18,12 @@ from zkconcurrent import aio
 ROOT = Path(__file__).parents[2]
 # Names whose tests are in the file of another one, as they share a recipe or a base.
 TESTED_WITH = {"lock": "locks", "rlock": "locks", "set": "dict"}
-SIMULATED_WITH = {"set": "dict", "atomic": "value", "shared_value": "value"}
-SIMULATED_FIRST = {"lock", "rlock"}  # in test_simulation.py
+SIMULATED_WITH = {
+    **dict.fromkeys(("lock", "rlock", "rwlock"), "tasks"),
+    **dict.fromkeys(("dict", "set"), "dicts"),
+    **dict.fromkeys(("atomic", "value", "shared_value"), "values"),
+    "queue": "queues",
+}
 WITHOUT_NAMES = {"DetachedLock", "ReadLock", "WriteLock"}  # an owner's own path; by the pair
 SAME_AS = {
     **dict.fromkeys(("LifoQueue", "PriorityQueue", "DelayQueue", "SimpleQueue"), "Queue"),
@@ -57,10 +61,9 @@ def missing(name: str, home: str, required: set[str]) -> dict[str, str]:
             (ROOT / f"tests/integration/test_{TESTED_WITH.get(home, home)}.py").exists(),
             "its behaviour on a server, of threads and, from the same text, of tasks",
         ),
-        f"tests/simulation/test_simulated_{home}.py": (
-            home in SIMULATED_FIRST
-            or (ROOT / f"tests/simulation/test_simulated_{SIMULATED_WITH.get(home, home)}.py").exists(),
-            "its random runs and seeded bugs; and its subject and table, in tests/simulation/subjects",
+        f"tests/simulation/subjects/{home}.py": (
+            (ROOT / f"tests/simulation/subjects/{SIMULATED_WITH.get(home, home)}.py").exists(),
+            "its subject, random runs and table",
         ),
         "tests/faults/scenes.py": (
             says("tests/faults/scenes.py", recipe)

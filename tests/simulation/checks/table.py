@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
 from typing import NamedTuple
 
 from tests.helpers.places import FEWER
@@ -348,22 +347,6 @@ class Table(NamedTuple):
                     for moment in moments:
                         yield fault.number, way, moment
 
-    def render(self, cells: Counter[Cell]) -> str:
-        """Return the table as text: how often each fault was injected at each operation; a dash where it can't."""
-        rows = sorted({(cell.recipe, cell.operation) for cell in cells})
-        names = [f"{recipe}: {_shorten(operation)}" for recipe, operation in rows]
-        width = max(map(len, names))
-        lines = [" " * width + "".join(f"{fault.number:5d}" for fault in self.faults)]
-        for (recipe, operation), name in zip(rows, names, strict=True):
-            counts = (
-                "    -"
-                if self.impossible(recipe, operation, fault.number)
-                else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
-                for fault in self.faults
-            )
-            lines.append(f"{name:{width}}{''.join(counts)}")
-        return "\n".join(lines)
-
     def holes(self, cells: Counter[Cell]) -> list[Cell]:
         """Return the cells in which nothing happened although it could."""
         rows = {(cell.recipe, cell.operation) for cell in cells}
@@ -373,9 +356,3 @@ class Table(NamedTuple):
             for fault in self.faults
             if not self.impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
         ]
-
-
-def _shorten(operation: str) -> str:
-    """Return operations yielded together, with how many there are where several of a kind follow each other."""
-    runs = [(kind, len(list(each))) for kind, each in groupby(operation.split("+"))]
-    return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)

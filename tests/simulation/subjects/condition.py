@@ -7,15 +7,14 @@ deleted n, or leave nobody waiting.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.protocol.serialization import Create, Delete, Transaction
 
 from tests.simulation.checks.invariants import Checks, exclude
 from tests.simulation.world.client import Process
-from tests.simulation.world.ensemble import Ensemble, Transport, only_checks
-from tests.simulation.world.run import CHROOT, Run
-from tests.simulation.world.schedule import LENGTHS, Deviation, Schedule
+from tests.simulation.world.ensemble import Ensemble, Transport
+from tests.simulation.world.run import CHROOT
 from tests.simulation.world.workload import Section, Worker
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -43,14 +42,6 @@ class Waiting:
         self.interrupted = False
 
 
-class Trap(NamedTuple):
-    """The fault of the next request of some kinds."""
-
-    kinds: tuple[type, ...]
-    applied: bool
-    length: float
-
-
 class CondChecks(Checks):
     """The invariants of conditions, on top of those of locks.
 
@@ -61,7 +52,6 @@ class CondChecks(Checks):
         woken: the nodes that notifying threads have deleted by their present call.
         notifiers: the threads that ever notified.
         injected: the kinds of deviations that have taken effect.
-        trap: the kinds of requests of which the next is lost, or its answer, and for how long the connection then is.
     """
 
     def __init__(self, world: World, ensemble: Ensemble, processes: list[Process], chroot: str) -> None:
@@ -72,30 +62,11 @@ class CondChecks(Checks):
         self.woken: dict[int, list[str]] = {}
         self.notifiers: set[int] = set()
         self.injected: dict[str, int] = {}
-        self.trap: Trap | None = None
         self._made_by: dict[int, int] = {}
         world.requested = lambda answer: self._made_by.__setitem__(id(answer), world.whoami())
-        ensemble.on_request = self._arrived
         ensemble.on_answer = self._served
 
     # -- what the service has done -------------------------------------------------------------------------------
-
-    def _arrived(self, answer: Any) -> bool:
-        wire = next(wire for wire in self.ensemble.wires if wire.requests and wire.requests[0][2] is answer)
-        return self._springs(wire, wire.requests[0][1], applied=False)
-
-    def _springs(self, wire: Transport, request: Any, *, applied: bool) -> bool:
-        """Cut the connection if this is what the trap is for; return whether it is."""
-        trap = self.trap
-        if trap is None or trap.applied is not applied or not isinstance(request, trap.kinds):
-            return False
-        if only_checks(request) or (isinstance(request, Delete) and "/waiters/" not in request.path):
-            return False
-        self.trap = None
-        process = next(each for each in self.processes if each.connection.wire is wire)
-        process.connection.down_until = self.world.now + trap.length
-        self.ensemble.close(wire)
-        return True
 
     def _served(self, wire: Transport, answer: Any) -> None:
         request, _, value, error, _ = wire.answers[-1][2]
@@ -111,7 +82,6 @@ class CondChecks(Checks):
             for each in request.operations:
                 if isinstance(each, Delete) and made:
                     self._queued(each.path, made[-1])  # behind the nodes above it
-        self._springs(wire, request, applied=True)
 
     def _gave_up(self, lock: str) -> None:
         for waiting in self.waiting.values():
@@ -180,19 +150,3 @@ class CondChecks(Checks):
                     raise Violation(f"{process.name}: {ticket} was notified, and sleeps")
                 if not wire.watches(node):
                     raise Violation(f"{process.name}: {ticket} waits without a watch")
-
-
-class CondRun(Run):
-    """A run of such workers."""
-
-    invariants = CondChecks
-    checks: CondChecks
-
-    def __init__(self, schedule: Schedule) -> None:
-        super().__init__(schedule)
-        self.checks.injected = self.injected
-
-    def _lose(self, it: Deviation) -> None:
-        """Lose the next multi, or delete of a waiter's node, or the answer to it."""
-        kinds = ((Transaction,), (Delete,), (Transaction, Delete))[it.which % 3]
-        self.checks.trap = Trap(kinds, it.which >= 4, LENGTHS[it.length % 7])

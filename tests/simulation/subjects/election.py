@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.simulation.world.calls import Call, CallChecks, CallRun, CallWorker, lagging
+from tests.models import election as models
+from tests.simulation.world.calls import CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
@@ -46,11 +47,6 @@ class Act(NamedTuple):
     leave: bool = False
 
 
-def leader_of(line: Line | None) -> tuple[str, bytes] | None:
-    """Return the first of the nodes."""
-    return min(line or (), key=lambda each: MUTEX.key(each[0]), default=None)
-
-
 def as_logged(candidate: Candidate | None) -> tuple[str, bytes] | None:
     """Return a candidate as the log has it."""
     return None if candidate is None else (CHROOT + candidate.node, candidate.data)
@@ -59,28 +55,18 @@ def as_logged(candidate: Candidate | None) -> tuple[str, bytes] | None:
 class ElectionChecks(CallChecks):
     """The invariants of an election, beside those of any lock."""
 
+    model = models.Election()
+    piecemeal = ("candidates", "stand", "await", "withdraw")
     workers: list[ElectionWorker]  # type: ignore[assignment]
 
-    def state(self, before: Line | None, step: changes.Step) -> Line | None:
-        """Return the nodes after a step of a change."""
+    def state(self, before: Line | None, step: changes.Step) -> Line:
+        """Return the nodes after a step of a change, the leader first."""
         line = dict(before or ())
         if isinstance(step, changes.Made | changes.Written) and step.path.startswith(f"{self.path}/"):
             line[step.path] = step.data
         for path in removed_by(step):
             line.pop(path, None)
-        return tuple(line.items())
-
-    def wrote(self, call: Call, step: changes.Step) -> None:
-        """No call publishes twice."""
-        if isinstance(step, changes.Written):
-            call.wrote.append((len(self.ensemble.log), step))
-            if len(call.wrote) > 1:
-                raise Violation("one publish() has written twice")
-
-    def entitled(self, worker: CallWorker) -> bool:
-        """Whether the leader is another than the observer has seen."""
-        assert isinstance(worker, ElectionWorker)
-        return worker.seen is None or leader_of(self.states(len(self.ensemble.log))[-1]) != worker.seen[0]
+        return tuple(sorted(line.items(), key=lambda each: MUTEX.key(each[0])))
 
     def quiet(self) -> None:
         """Nobody sleeps who has a term, or a change to see; and an observer has a watch."""
@@ -109,17 +95,15 @@ class ElectionChecks(CallChecks):
                     raise Violation(f"{worker.name} waits for a term, and there is {hold.ticket}")
             elif call.what == "observe" and STRANGER not in self.ensemble.leader.nodes:  # others come in front of it
                 if self.entitled(worker):
-                    raise Violation(f"{worker.name} observes {worker.seen}, and the leader has changed")
+                    raise Violation(f"{call} waits, and the leader has changed")
                 self._watched(worker, wire)
 
     def _watched(self, worker: ElectionWorker, wire: Transport) -> None:
-        leader = leader_of(self.states(len(self.ensemble.log))[-1])
+        line = self.modelled(len(self.ensemble.log))[-1]
         if self.path not in wire.server.nodes:
             watched = wire.watches(self.path)
-        elif leader is None:
-            watched = wire.watches(self.path, CHILDREN_WATCH)
         else:
-            watched = wire.watches(leader[0])
+            watched = wire.watches(line[0][0]) if line else wire.watches(self.path, CHILDREN_WATCH)
         if not watched:
             raise Violation(f"{worker.name} observes without a watch")
 
@@ -128,12 +112,10 @@ class ElectionWorker(CallWorker):
     """A thread that takes part in an election.
 
     Attributes:
-        seen: the leader that it has observed last, in a tuple; None if it has observed none.
         seat: the lock of the election.
     """
 
     checks: ElectionChecks
-    seen: tuple[tuple[str, bytes] | None] | None = None
     seat: LeaderLock
     published = 0
 
@@ -162,10 +144,7 @@ class ElectionWorker(CallWorker):
     def _ask(self, election: Election, act: Act) -> None:
         with self.calling(act.what) as call:
             if act.what == "leader":
-                found = as_logged(election.leader())
-                leaders = [leader_of(line) for line in self.checks.states(call.begun)]
-                if found not in leaders:
-                    raise Violation(f"{self.name} is told that {found} leads: {leaders}")
+                call.outcome = as_logged(election.leader())
             else:
                 line = [as_logged(each) for each in election.candidates()]
                 lines = self.checks.states(call.begun)
@@ -174,17 +153,11 @@ class ElectionWorker(CallWorker):
                     raise Violation(f"{self.name} is told of {line}: {lines}")
 
     def _observe(self, election: Election, act: Act) -> None:
-        leaders = election.observe()
-        self.seen = None
+        leaders, seen = election.observe(), None
         for _ in range(act.times):
-            with self.calling("observe") as call:
-                found = as_logged(next(leaders))
-                seen = [leader_of(line) for line in self.checks.states(call.begun)]
-                if found not in seen:
-                    raise Violation(f"{self.name} observes {found}: {seen}")
-                if self.seen is not None and self.seen[0] == found:
-                    raise Violation(f"{self.name} observes {found} twice")
-                self.seen = (found,)
+            with self.calling("observe", None, seen) as call:
+                call.outcome = as_logged(next(leaders))
+            seen = (call.outcome,)
 
     def _lead(self, election: Election, act: Act) -> None:
         section: Section | None = None
@@ -219,14 +192,13 @@ class ElectionWorker(CallWorker):
         self.published += 1
         data = f"{self.name} {self.published}".encode()
         ticket = term._hold.ticket
-        with self.calling("publish") as call:
+        with self.calling("publish", None, CHROOT + ticket.node, data) as call:
             try:
                 term.publish(data)
             except LockLostError:
                 self._lost(term._hold)
                 raise
-            if not any((CHROOT + ticket.node, data) in (line or ()) for line in self.checks.states(call.begun)):
-                raise Violation(f"{self.name} has published {data!r}, and it was never there")
+            call.outcome = None
 
     def _lost(self, hold: Hold) -> None:
         if hold.ticket.state is not State.LOST:
@@ -300,13 +272,13 @@ class ElectionRun(CallRun):
         for above in (*ancestors(CHROOT + PATH), CHROOT + PATH):  # an observer alone makes no node
             if above not in nodes:
                 self.ensemble.ask(0, changes.Create(above, container=True))
-        leader = leader_of(self.checks.states(len(self.ensemble.log))[-1])
+        line = self.checks.modelled(len(self.ensemble.log))[-1]
         if STRANGER in nodes:
             self.ensemble.ask(0, changes.Delete(STRANGER))
-        elif leader is None:
+        elif not line:
             self.ensemble.ask(0, changes.Create(STRANGER))
         else:
-            self.ensemble.ask(0, changes.SetData(leader[0], leader[1] + b"!"))
+            self.ensemble.ask(0, changes.SetData(line[0][0], line[0][1] + b"!"))
 
 
 def random_acts(seed: int) -> Schedule:

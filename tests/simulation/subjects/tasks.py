@@ -19,14 +19,16 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from kazoo.protocol.serialization import Delete, Transaction
+
 import zkconcurrent
 from tests.models import event as models
 from tests.models import history
-from tests.simulation.subjects.condition import CondChecks, CondRun, Waiting
+from tests.simulation.subjects.condition import CondChecks, Waiting
 from tests.simulation.subjects.event import as_modelled, flag_after
 from tests.simulation.subjects.semaphore import LEASES, VALUE, PermitChecks
 from tests.simulation.subjects.unfair import UnfairChecks
-from tests.simulation.world.calls import States
+from tests.simulation.world.calls import LosingRun, States
 from tests.simulation.world.client import Process
 from tests.simulation.world.event_loop import LoopThread
 from tests.simulation.world.run import CHROOT
@@ -625,7 +627,7 @@ class Threads:
         self._run.checks.notifiers.add(actor.ident)
 
 
-class TaskRun(CondRun):
+class TaskRun(LosingRun):
     """A run of tasks and threads.
 
     Attributes:
@@ -635,6 +637,7 @@ class TaskRun(CondRun):
 
     invariants = TaskChecks
     checks: TaskChecks
+    losable = (Transaction, Delete)
     workers: list[Player]  # type: ignore[assignment]
 
     def __init__(self, schedule: Schedule) -> None:
@@ -642,6 +645,7 @@ class TaskRun(CondRun):
         self.cancels = self.ended = 0
         self._traps: dict[Player, int] = {}
         super().__init__(schedule)
+        self.checks.injected = self.injected
         self.checks.players = self.workers
         self.checks.loops = self.loops
         if any(visit.path == EVENT for process in schedule.threads for _, visits in process for visit in visits):
@@ -712,6 +716,10 @@ class TaskRun(CondRun):
             flag = Flag.of(EVENT, Node(nodes[path].data, 0, 0.0, 0))
             if not flag.is_set:
                 self.ensemble.ask(0, changes.SetData(path, flag.turned(True).data))
+
+    def may_lose(self, request: Any) -> bool:
+        """Return whether a request may be lost: a multi, or the delete of a waiter's node."""
+        return super().may_lose(request) and (not isinstance(request, Delete) or "/waiters/" in request.path)
 
     # -- deviations ----------------------------------------------------------------------------------------------
 

@@ -274,13 +274,17 @@ class LosingRun(Run):
         self._serve = self.ensemble.serve
         self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
 
+    def may_lose(self, request: object) -> bool:
+        """Return whether a request may be lost."""
+        return type(request) in self.losable and not only_checks(request)
+
     def _lose(self, it: Deviation) -> None:
         """Lose the next write, before or after it is applied."""
         self._losing = it
 
     def _serve_or_lose(self, wire: Transport) -> None:
         it, request = self._losing, wire.requests[0][1]
-        if it is None or type(request) not in self.losable or only_checks(request):
+        if it is None or not self.may_lose(request):
             self._serve(wire)
             return
         self._losing = None
