@@ -451,10 +451,17 @@ SEMAPHORE = Table(
 # -- conditions ------------------------------------------------------------------------------------------------------
 
 
+class ConditionChecks(TaskChecks):
+    """The invariants of a condition whose waits are struck, and their nodes deleted, within an operation."""
+
+    queues_once = False
+
+
 class InjectedCondition(RecipeRun, TaskRun):
     """An injected run of a condition over its RLock."""
 
-    checks: TaskChecks
+    invariants = ConditionChecks
+    checks: ConditionChecks
 
     def doing(self, operation: str) -> str:
         """Return the recipe that the target's operation belongs to."""

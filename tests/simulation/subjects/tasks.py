@@ -410,7 +410,8 @@ class Player(Worker):
             del checks.waiting[key]
             if not self.gone and not self.process.client._stopped.is_set():
                 self._check_waited(lock, waiting, depth)
-                self._check_place(lock, key, began)
+                if checks.queues_once:
+                    self._check_place(lock, key, began)
                 if not failed:
                     sections += self._enter_all(lock, 1)
                 if struck:
@@ -520,7 +521,10 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         owed: the notifications that met a cancellation, and were not passed on: their tasks and conditions.
         begun: the calls that plain methods have begun, and nobody awaits.
         ended: the waits that were ended.
+        queues_once: a wait that is struck queues for the lock but once.
     """
+
+    queues_once = True
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
