@@ -5,11 +5,15 @@ Each call adds a bit of its own. So the number tells which calls were applied, a
 
 from __future__ import annotations
 
-from itertools import pairwise
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.simulation.world.calls import CallChecks, CallWorker, LossyRun, lagging
+from tests.models import history
+from tests.models import values as models
+from tests.simulation.world.calls import Call, CallChecks, CallWorker, LossyRun, lagging
 from tests.simulation.world.ensemble import Transport, removed_by, writes
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import Schedule, random_schedule
@@ -63,60 +67,22 @@ class ValueChecks(CallChecks):
 
     Attributes:
         given: how many bits were given to calls.
-        added: the bits whose calls say that they were added.
-        refused: those whose calls say that they were not.
-        destroyed: those that the number had when it was destroyed.
-        wanted: for how many bits each thread waits.
+        history: the calls, which the model judges in the end, and the rescue's changes.
     """
+
+    model = models.AtomicLong()
+    piecemeal = ("add", "get", "compare", "wait", "destroy")
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.given = 0
-        self.added = 0
-        self.refused = 0
-        self.destroyed = 0
-        self.wanted: dict[Any, int] = {}
-        self._read = 0
-        self._now = 0
+        self.history: list[history.Call] = []
 
     def state(self, before: int | None, step: changes.Step) -> int | None:
         """Return the number after a step of a change."""
         if self.path in removed_by(step):
             return None
         return int.from_bytes(step.data, "big") if writes(step, self.path) else before
-
-    def wrote(self, call: Any, step: changes.Step) -> None:
-        """Take note of a step of a change: it may be that of several calls."""
-        if self.state(None, step) is not None:
-            call.wrote.append((len(self.ensemble.log), step))
-
-    def step(self) -> None:
-        """Each change adds bits that were given, and takes none away, unless it destroys the number."""
-        super().step()
-        for _, step in self.ensemble.steps(self._read):
-            if self.path in removed_by(step):
-                self.destroyed |= self._now
-                self._now = 0
-                continue
-            after = self.state(self._now, step) or 0
-            if after & self.destroyed:
-                raise Violation(f"{after & self.destroyed:#x} was destroyed, and is there again")
-            if self._now & ~after:
-                raise Violation(f"{self._now:#x} became {after:#x}: a change was lost, or applied twice")
-            if after & ~RESCUED & ~((1 << self.given) - 1):
-                raise Violation(f"{after:#x} has bits that no call was given, of {self.given}")
-            self._now = after
-        self._read = len(self.ensemble.log)
-        if self._now & self.refused:
-            raise Violation(f"{self._now & self.refused:#x} was added, and its call has said that it was not")
-
-    def since(self, begun: int) -> list[int]:
-        """Return all that the number was since the log had so much."""
-        return [state or 0 for state in self.states(begun)]
-
-    def entitled(self, worker: CallWorker) -> bool:
-        """Whether the number has the bits that it waits for."""
-        return self._now.bit_count() >= self.wanted.get(worker, 99)
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
         if blocker(name, names, MUTEX):
@@ -149,15 +115,21 @@ class ValueChecks(CallChecks):
     def end(self) -> None:
         """Each change that was answered is there, once; nothing is under way, and no turn is taken."""
         super().end()
-        self.step()
         if self.settling():
             raise Violation("something is left to be settled")
         for process in self.processes:
             for state in list(process.session.directory.values()) if process.alive else ():
                 if state.turn.batch is not None or state.turn.pending:
                     raise Violation(f"{process.name} has a turn that never ends: {list(state.turn.pending)}")
-        if missing := self.added & ~self._now & ~self.destroyed:
-            raise Violation(f"{missing:#x} was added, as its calls say, and is not there")
+        last = history.Call("the service", "get", begun=math.inf, ended=math.inf)
+        last.outcome = self.modelled(len(self.ensemble.log))[-1]
+        destroyed = [
+            history.Call("the service", "set", (0,), None, "", n - 0.4, n + 0.2, None)
+            for n, step in self.ensemble.steps()
+            if self.path in removed_by(step)
+        ]
+        known = [each for each in self.history if each.outcome is not history.OPEN or each.what in ("add", "compare")]
+        history.check(self.model, [*known, *destroyed, last])
 
 
 class ValueWorker(CallWorker):
@@ -181,8 +153,18 @@ class ValueWorker(CallWorker):
         client = self.process.client
         if self.value is None:
             self.value = SharedValue(client, PATH, 0, codec=Number()) if step.shared else AtomicLong(client, PATH)
-        if step.what in ("get", "wait") or self.checks.given >= OWN:
-            self._ask(step)
+        asks = step.what in ("get", "wait") or self.checks.given >= OWN
+        if step.what == "wait" and step.shared:
+            limit = None if step.seconds is None else step.seconds + (self.process.session.timeout or UNANSWERED) / 3
+            with self._timed("wait", limit, step.bits) as call:
+                if self.value.wait_for(lambda number: number.bit_count() >= step.bits, step.seconds):
+                    call.outcome = True
+                elif step.seconds is None or self.world.now < call.began + step.seconds:
+                    raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
+        elif asks:
+            with self._timed("get") as call:
+                self.last = got = self.value.get()
+                call.outcome = got.value if step.shared else got
         else:
             try:
                 self._change(step)
@@ -191,64 +173,43 @@ class ValueWorker(CallWorker):
                     raise Violation(f"{self.name}: the outcome of its {step.what} can be found out") from None
                 raise
 
-    def _ask(self, step: Step) -> None:
-        checks, value = self.checks, self.value
-        if step.what == "wait" and step.shared:
-            checks.wanted[self] = step.bits
-            limit = None if step.seconds is None else step.seconds + (self.process.session.timeout or UNANSWERED) / 3
-            with self.calling("wait", limit) as call:
-                got = value.wait_for(lambda number: number.bit_count() >= step.bits, step.seconds)
-                if got and max(each.bit_count() for each in checks.since(call.begun)) < step.bits:
-                    raise Violation(f"{self.name} goes on before there are {step.bits} bits")
-                if not got and (step.seconds is None or self.world.now < call.began + step.seconds):
-                    raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
-            return
-        with self.calling("get") as call:
-            self.last = got = value.get()
-            number = got.value if step.shared else got
-            if number not in checks.since(call.begun):
-                raise Violation(f"{self.name} is told {number:#x}: {checks.since(call.begun)}")
+    @contextmanager
+    def _timed(self, what: str, timeout: float | None = None, *args: Any) -> Iterator[Call]:
+        """Make a call within the block, and note when it took place: between which changes."""
+        log = self.checks.ensemble.log
+        judged = history.Call(self.name, what, args, begun=len(log) + 0.5)
+        self.checks.history.append(judged)
+        with self.calling(what, timeout, *args) as call:
+            try:
+                yield call
+            finally:
+                # A leader that is left alone answers with what was so before.
+                judged.begun = min(judged.begun, call.begun + 0.5)
+                judged.outcome = call.outcome
+                if call.outcome is not history.OPEN:
+                    judged.ended = max(judged.begun, len(log) + 0.25)
 
     def _change(self, step: Step) -> None:
         checks, value = self.checks, self.value
         mine = 1 << checks.given
         checks.given += 1
-        with self.calling(step.what) as call:
-            if step.what == "compare":
-                if step.shared:
-                    self.last = expected = value.get()
-                    done = value.compare_and_set(expected, expected.value | mine)
-                    before = expected.value
+        if step.what == "compare":
+            expected = value.get() if step.shared else self.last
+            before = expected.value if step.shared else expected
+            with self._timed("compare", None, before, before | mine, step.shared) as call:
+                call.outcome = value.compare_and_set(expected, before | mine)
+            after = before | mine if call.outcome else 0
+        else:
+            with self._timed("add", None, mine) as call:
+                if step.what == "update" or step.shared:
+                    call.outcome = value.update(lambda number: number | mine)
+                elif step.what == "get_and_add":
+                    call.outcome = value.get_and_add(mine) + mine
                 else:
-                    before = self.last
-                    done = value.compare_and_set(before, before | mine)
-                if not done and set(checks.since(call.begun)) == {before} and not step.shared:
-                    raise Violation(f"{self.name} is told that {before:#x} is another number")
-                after = before | mine
-            elif step.what == "update" or step.shared:
-                after, done = value.update(lambda number: number | mine), True
-            elif step.what == "get_and_add":
-                after, done = value.get_and_add(mine) + mine, True
-            else:
-                after, done = value.add(mine), True
-            self._check(call, mine, after, done=done)
-            if not step.shared:
-                self.last = after if done else 0
-
-    def _check(self, call: Any, mine: int, after: int, *, done: bool) -> None:
-        checks = self.checks
-        if not done:
-            checks.refused |= mine
-            checks.step()
-            return
-        checks.added |= mine
-        states = checks.since(call.begun)
-        # Several calls may have changed the number in one step, one after the other.
-        if not any(
-            not before & mine and not before & ~after and not after & ~then and after & mine
-            for before, then in pairwise(states)
-        ):
-            raise Violation(f"{self.name} made {after:#x}, adding {mine:#x}: {[f'{each:#x}' for each in states]}")
+                    call.outcome = value.add(mine)
+            after = call.outcome
+        if not step.shared:
+            self.last = after
 
 
 class ValueRun(LossyRun):
@@ -265,7 +226,9 @@ class ValueRun(LossyRun):
         waits = any(worker.call is not None and worker.call.what == "wait" for worker in self.workers)
         if waits and node is not None and not int.from_bytes(node.data, "big") & RESCUED:
             number = int.from_bytes(node.data, "big") | RESCUED
+            when = len(self.ensemble.log) + 0.5
             self.ensemble.ask(0, changes.SetData(CHROOT + PATH, number.to_bytes(8, "big")))
+            self.checks.history.append(history.Call("the rescue", "set", (number,), None, "", when, when + 0.75, None))
 
 
 def random_steps(seed: int) -> Schedule:
