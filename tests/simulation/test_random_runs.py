@@ -138,7 +138,7 @@ RUNS = {
         barrier.random_meetings,
         120,
         STRIKES | {"remove", "close", "slow", "leave"},
-        happens=lambda run: min(len(run.checks.trips), 2 * len(run.checks.acted)),
+        happens=lambda run: 2 * len(run.checks.acted),
     ),
     "double barriers": Runs(
         double_barrier.DoubleBarrierRun, double_barrier.random_steps, marks=pytest.mark.fault(104, 127)
