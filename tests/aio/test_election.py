@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from kazoo.client import KazooClient
@@ -10,6 +12,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.loops import run, soon
 from tests.conftest import FAST, Connect
+from tests.helpers.eventually import eventually
 from zkconcurrent import LockLostError, aio
 from zkconcurrent.testing import Server
 
@@ -75,3 +78,23 @@ def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
     assert term is not None
     assert term.fencing_token > token
     election.withdraw()
+
+
+@pytest.mark.fault(136)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_closed_loop_with_a_task_that_waits(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The candidacy, which goes on, keeps no task of a closed loop that waits for its term."""
+    elsewhere = zkconcurrent.Election(connect(), zk_path)
+    loop = asyncio.new_event_loop()
+    election = aio.Election(zk, zk_path)
+    with elsewhere.lead():
+        loop.run_until_complete(election.stand())
+        task = loop.create_task(election.wait())
+        loop.run_until_complete(asyncio.sleep(0))
+        assert election._core._path_state.candidacy.waiters
+        waiting = weakref.ref(task)
+        loop.close()
+        del task
+        eventually(lambda: waiting() is None or gc.collect() < 0)
+        assert not election._core._path_state.candidacy.waiters
+    zkconcurrent.Election(zk, zk_path).withdraw()
