@@ -90,7 +90,7 @@ def locks(zk: zkconcurrent.Client) -> None:
             its: zkconcurrent.Held = handle
             began: tuple[int, datetime.datetime] = (handle.fencing_token, handle.since)
             over: bool = handle.lost.is_set() or not handle.remaining()
-            committed: object = handle.guard(zk.transaction()).commit()
+            fenced = handle.guard(zk.transaction())
             handle.release()
     with several.hold() as handles:
         tokens: list[int] = [each.fencing_token for each in handles]

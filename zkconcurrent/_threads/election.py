@@ -31,7 +31,7 @@ class Term(HeldByThread):
 
     def __init__(self, seat: LeaderLock, hold: Hold) -> None:
         super().__init__(core_of_seat(seat), hold)
-        self._leader_lock = seat
+        self._leader_lock: LeaderLock = seat
 
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.

@@ -32,7 +32,7 @@ class Term(HeldByTask):
 
     def __init__(self, seat: LeaderLock, hold: Hold) -> None:
         super().__init__(core_of_seat(seat), hold)
-        self._leader_lock = seat
+        self._leader_lock: LeaderLock = seat
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""

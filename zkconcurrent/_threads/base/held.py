@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold
@@ -55,11 +55,12 @@ def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -
 class BaseHeld:
     """What the handles of threads and of tasks share."""
 
-    def __init__(self, core: LockCore, hold: Hold) -> None:
-        self._core = core
-        self._hold = hold
+    # `Any`: the machinery is no part of the public types.
+    def __init__(self, core: Any, hold: Hold) -> None:
+        self._core: LockCore = core
+        self._hold: Hold = hold
         # Its level was released, so the end of its block has nothing to do.
-        self._released = False
+        self._released: bool = False
 
     @property
     def fencing_token(self) -> int:
