@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from tests.conftest import InThread
 from tests.helpers.contenders import at_the_handoff, children
 from tests.helpers.eventually import eventually
-from zkconcurrent import Lock, LockLostError, MultiLock, RLock, Semaphore
+from zkconcurrent import Condition, Lock, LockLostError, MultiLock, RLock, Semaphore
 from zkconcurrent._engine import local_handoff
 
 each = pytest.mark.parametrize("kind", [Lock, RLock, Semaphore], ids=lambda kind: kind.__name__)
@@ -90,6 +90,30 @@ def test_a_release_by_another_thread(zk: KazooClient, zk_path: str, in_thread: I
         assert held.remaining() > 0
 
 
+@each
+def test_a_release_of_the_lock_in_the_block(kind: Any, zk: KazooClient, zk_path: str) -> None:
+    """The handle does not pass for the hold that follows: the end of the block releases that."""
+    lock = kind(zk, zk_path)
+    with lock.hold() as held:
+        lock.release()
+        assert lock.acquire(timeout=20)
+        with pytest.raises(RuntimeError, match=f"the hold of {zk_path} has ended"):
+            held.release()
+    assert lock.hold_count() == 0
+
+
+@pytest.mark.threads_only("tasks wait as threads do")
+def test_after_a_wait_of_a_condition(zk: KazooClient, zk_path: str) -> None:
+    """The wait ends the hold of which the handle tells; the end of the block releases the one that follows."""
+    lock = RLock(zk, f"{zk_path}/lock")
+    with lock.hold() as held:
+        Condition(zk, f"{zk_path}/condition", lock).wait(0.01)
+        assert held.remaining() == 0 < lock.remaining()
+        with pytest.raises(RuntimeError, match="has ended"):
+            held.release()
+    assert lock.hold_count() == 0
+
+
 def visit(lock: Any) -> int:
     """Acquire and release, and return the fencing token."""
     with lock:
@@ -105,9 +129,10 @@ def test_a_hold_that_was_handed_on(
     with lock.hold() as held:
         waiting = in_thread(visit, lock)
         eventually(at_the_handoff(lock, 1))
-        token = held.fencing_token
+        token, since = held.fencing_token, held.since
     assert waiting.result(20) == token
     assert held.remaining() == 0
+    assert held.since == since
     with pytest.raises(RuntimeError, match="has ended"):
         _ = held.fencing_token
 
@@ -127,6 +152,16 @@ def test_the_holds_of_a_multilock(zk: KazooClient, zk_path: str) -> None:
     a, b = Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")
     with MultiLock([b, a]).hold() as (of_a, of_b):
         assert (of_a.fencing_token, of_b.fencing_token) == (a.fencing_token, b.fencing_token)
+
+
+def test_a_release_of_one_lock_of_a_multilock(zk: KazooClient, zk_path: str) -> None:
+    """It is refused: the end of the block would release a level that is another block's."""
+    lock = RLock(zk, zk_path)
+    with lock.hold() as outer:
+        with MultiLock([lock]).hold() as (held,), pytest.raises(RuntimeError, match="released together"):
+            held.release()
+        assert lock.hold_count() == 1
+        assert outer.remaining() > 0
 
 
 def test_a_block_of_its_own(zk: KazooClient, zk_path: str) -> None:

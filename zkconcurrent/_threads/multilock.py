@@ -175,7 +175,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         return self._cores
 
     def _handle(self) -> tuple[Held, ...]:
-        return tuple(Held(core, hold) for core, hold in self._holds())
+        return tuple(Held(core, hold, is_part=True) for core, hold in self._holds())
 
     def _holds(self) -> list[tuple[LockCore, Hold]]:
         """Return the caller's holds."""

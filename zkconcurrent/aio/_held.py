@@ -25,11 +25,17 @@ class HeldByTask(BaseHeld):
 
 @public
 class Held(HeldByTask):
-    """One hold of a lock, or of a permit, as `async with lock.hold() as held` gives it. Any task may use it."""
+    """One hold of a lock, or of a permit, as `async with lock.hold() as held` gives it. Any task may use it.
+
+    A condition's wait ends it; see `zkconcurrent.Held`.
+    """
 
     def release(self) -> Completion:
         """Release the hold before its block ends, in the block's own task; the end of the block then does nothing.
 
         Of a re-entrant lock, this releases the level of the block. Result and errors are those of the lock's `release`.
+
+        Raises:
+            RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.
         """
         return ReleaseCompletion([] if self._begin_release() is None else [(self._core, self._hold)])

@@ -51,7 +51,7 @@ class MultiLock(Acquirable[tuple[Held, ...]]):
         return self._core._cores  # type: ignore[no-any-return]
 
     def _handle(self) -> tuple[Held, ...]:
-        return tuple(Held(core, hold) for core, hold in self._core._holds())
+        return tuple(Held(core, hold, is_part=True) for core, hold in self._core._holds())
 
     def release(self) -> Completion:
         """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from ..._engine.driver import Call
 from ..._engine.holds import Hold
+from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient, TransactionRequest
-from ..._protocol.ticket import State
 from ..._runtime.clock import ago
 from ..._runtime.public import public
 from ..._runtime.waiting import wait
@@ -56,11 +56,16 @@ class BaseHeld:
     """What the handles of threads and of tasks share."""
 
     # `Any`: the machinery is no part of the public types.
-    def __init__(self, core: Any, hold: Hold) -> None:
+    def __init__(self, core: Any, hold: Hold, *, is_part: bool = False) -> None:
         self._core: LockCore = core
         self._hold: Hold = hold
-        # Its level was released, so the end of its block has nothing to do.
-        self._released: bool = False
+        # The block holds several locks, and releases them together.
+        self._is_part: bool = is_part
+        # The ticket may be handed on, and is then another hold's.
+        self._since: datetime = ago(core.session.clock() - hold.ticket.granted)
+        # The depth at which a release has begun that is not noted yet.
+        self._before: int = 0
+        self._noted: bool = False
 
     @property
     def fencing_token(self) -> int:
@@ -76,7 +81,7 @@ class BaseHeld:
     @property
     def since(self) -> datetime:
         """When the hold began, by this machine's clock; of a re-entrant lock, its first level."""
-        return ago(self._core.session.clock() - self._hold.ticket.granted)
+        return self._since
 
     def remaining(self) -> float:
         """Return for how many seconds the hold surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
@@ -95,18 +100,32 @@ class BaseHeld:
     def _begin_release(self) -> Call | None:
         core, hold = self._core, self._hold
         core.session.check_not_forked(core.path)
+        if self._is_part:
+            raise RuntimeError(f"the locks of a MultiLock are released together, at the end of the block: {core.path}")
         if self._released or hold.owner != core.identity():
             raise RuntimeError(core.why_not_held(core.not_held))
-        before = hold.depth
+        if not core.path_state.has(hold):
+            # The end of the block still has to release what the caller holds now.
+            raise RuntimeError(core.over.format(core.path))
+        self._before = hold.depth
         try:
             return core.begin_release(hold)
         finally:
-            self._released = hold.depth < before or not core.path_state.has(hold)
+            _ = self._released
+
+    @property
+    def _released(self) -> bool:
+        """Whether its level was released by this handle, so that the end of its block has nothing to do."""
+        if self._before:
+            # R3: after an interrupt, the end of the block notes it.
+            self._noted = self._hold.depth < self._before or not self._core.path_state.has(self._hold)
+            self._before = 0
+        return self._noted
 
     def __repr__(self) -> str:
-        hold = self._hold
-        state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
-        return f"<{kind_of(self)} at {id(self):#x}: {state} token={hold.ticket.token} node={hold.ticket.node!r}>"
+        over, ticket = self._core.why_over(self._hold), self._hold.ticket
+        state = "lasts" if over is None else "lost" if isinstance(over, LockLostError) else "over"
+        return f"<{kind_of(self)} at {id(self):#x}: {state} token={ticket.token} node={ticket.node!r}>"
 
 
 class HeldByThread(BaseHeld):
@@ -128,12 +147,21 @@ class HeldByThread(BaseHeld):
 
 @public
 class Held(HeldByThread):
-    """One hold of a lock, or of a permit, as `with lock.hold() as held` gives it. Any thread may use it."""
+    """One hold of a lock, or of a permit, as `with lock.hold() as held` gives it. Any thread may use it.
+
+    A condition's wait in the block ends the hold. Of the one that follows, the lock tells, and the end of the block
+    releases it. The end of a semaphore's block gives back the thread's newest permit, so the blocks of one thread
+    should end in the reverse order.
+    """
 
     def release(self) -> None:
         """Release the hold before its block ends, on the block's own thread; the end of the block then does nothing.
 
-        Of a re-entrant lock, this releases the level of the block. Errors are those of the lock's `release`.
+        Of a re-entrant lock, this releases the level of the block. Errors are those of the lock's `release`, which a
+        subclass may replace: this does not call it.
+
+        Raises:
+            RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.
         """
         if (call := self._begin_release()) is not None:
             wait(call, self._core.released(call, self._hold))
