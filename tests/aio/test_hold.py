@@ -114,6 +114,29 @@ async def test_a_body_that_swallows_it(zk: KazooClient, far: KazooClient, zk_pat
     await idle(zk)
 
 
+async def test_a_release_by_the_handle_that_shows_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The body has given the hold up, so it goes on."""
+    async with aio.Lock(zk, zk_path).hold() as held:
+        far.delete(nodes(far, zk_path)[0])  # before the loop can hear of it
+        held.release()
+        assert await soon(held.lost.wait())
+        await asyncio.sleep(0)
+    assert cancels() == 0
+
+
+async def test_a_release_by_the_handle_after_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A body that settles the loss is cancelled all the same, and LockLostError leaves the block."""
+    with pytest.raises(LockLostError):
+        async with aio.Lock(zk, zk_path).hold() as held:
+            try:
+                await lose(far, zk_path)
+                await soon(asyncio.Event().wait())
+            finally:
+                with pytest.raises(LockLostError):
+                    held.release()
+    assert cancels() == 0
+
+
 async def test_after_a_wait_of_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """A condition's wait in the body replaces the hold: the loss of the new one is raised at the end of the block."""
     lock = aio.RLock(zk, zk_path)

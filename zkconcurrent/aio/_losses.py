@@ -117,6 +117,9 @@ class Holding(Generic[H]):
         return held  # type: ignore[no-any-return]
 
     def _cancel(self) -> None:
+        if self._is_released():
+            # The reply to that shows the loss; the body goes on without the hold.
+            return
         self._cancelled = True
         if (task := self._task()) is not None:
             task.cancel("the hold was lost")
@@ -124,19 +127,23 @@ class Holding(Generic[H]):
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._listener is not None:
             self._listener.over = True
-        if getattr(self._held, "_released", False):
-            return
         if self._cancelled and self._is_only_ours() and isinstance(error, asyncio.CancelledError):
             try:
-                self._lock.release()
+                if not self._is_released():
+                    self._lock.release()
             except LockLostError as lost:
                 raise lost from error
-            # An inner block of the same semaphore has settled the loss, and this one has released its permit.
+            # The body has settled the loss; or an inner block of the same semaphore has, and this one has released its
+            # permit.
             path = next(iter(self._lock._lock_cores())).path
             raise LockLostError(
-                path, "the hold of this block was lost, and an inner block settled it: acquire again"
+                path, "the hold of this block was lost, and its body settled it: acquire again"
             ) from error
-        await self._lock.__aexit__(kind, error, traceback)
+        if not self._is_released():
+            await self._lock.__aexit__(kind, error, traceback)
+
+    def _is_released(self) -> bool:
+        return bool(getattr(self._held, "_released", False))
 
     def _is_only_ours(self) -> bool:
         """Take our cancellation back; return whether no other cancellation is left."""
