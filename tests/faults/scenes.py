@@ -465,6 +465,31 @@ def block_in_time(is_free: bool) -> Scene:
     return Scene(make, call, end=end, over=over, files=files)
 
 
+def release_by_handle(what: str) -> Scene:
+    """Wherever it is interrupted, the block has released its one level at its end, and no other."""
+
+    def make(used: Used) -> None:
+        used.it = {"RLock": RLock, "Semaphore": Semaphore}[what](used.client, used.path)
+
+    def begin(used: Used) -> None:
+        if what == "RLock":
+            used.it.acquire()
+        used.before = used.it.hold()
+        used.other = used.before.__enter__()
+
+    def end(used: Used, _: bool) -> None:
+        used.before.__exit__(None, None, None)
+        if what == "RLock":
+            assert used.it.hold_count() == 1
+            used.it.release()
+        else:
+            assert used.it.hold_count() == 0
+            assert used.it.available() == 1
+
+    files = ("/held.py", "_threads/base/lock_core.py", "holds.py")
+    return Scene(make, lambda used: used.other.release(), begin=begin, end=end, files=files)
+
+
 def value_change() -> Scene:
     """An interrupted change was made once or not at all, and those that come after it are made."""
 
@@ -597,6 +622,7 @@ def block_end(what: str, levels: int = 0) -> Scene:
     def begin(used: Used) -> None:
         for _ in range(levels):
             assert used.it.acquire()
+        used.other = GRANTS[what](used.client, used.path)[0]
         used.other.__enter__()
 
     def end(used: Used, _: bool) -> None:
@@ -638,6 +664,7 @@ SCENES: dict[str, Scene] = {
     **{f"Election, {what}": election_scene(what) for what in ("lead", "end of a block", "stand", "withdraw")},
     "hold() of a Lock": block_in_time(True),
     "hold() of a held Lock": block_in_time(False),
+    **{f"end of a block by its handle, {what}": release_by_handle(what) for what in ("RLock", "Semaphore")},
     "AtomicLong, add": value_change(),
     **{f"Queue, {what}": queue_call(what) for what in ("put", "get", "claim", "acknowledge", "give back")},
     "DelayQueue, get": queue_call("get", zkconcurrent.DelayQueue),

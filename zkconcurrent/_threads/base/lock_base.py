@@ -181,8 +181,20 @@ class Holding(Generic[H]):
             raise
 
     def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        if not getattr(self._held, "_released", False):
+        begun = False
+        try:
+            if self._is_released():
+                return
+            begun = True
             self._lock.__exit__(kind, error, traceback, **self._how)
+        except BaseException:
+            # If an interrupt struck before the end of the lock's block began, the hold still lasts.
+            if not begun and not self._is_released():
+                self._lock.__exit__(kind, error, traceback, **self._how)
+            raise
+
+    def _is_released(self) -> bool:
+        return bool(getattr(self._held, "_released", False))
 
 
 class QueuedPrimitive(Primitive):
