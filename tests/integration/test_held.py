@@ -69,6 +69,28 @@ def test_a_release_in_the_block(kind: Any, zk: KazooClient, zk_path: str) -> Non
     lock.release()
 
 
+@pytest.mark.threads_only("a signal handler runs in no task")
+def test_a_release_by_a_signal_handler(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It interrupts a release by the same handle, and is refused: the end of the block still has nothing to do."""
+    lock = Lock(zk, zk_path)
+    core = lock._lock_core
+    begin = core.begin_release
+
+    def refused(_: object) -> None:
+        raise RuntimeError
+
+    def interrupted(hold: Any) -> Any:
+        monkeypatch.setattr(core, "begin_release", refused)
+        with pytest.raises(RuntimeError):
+            held.release()
+        return begin(hold)
+
+    with lock.hold() as held:
+        monkeypatch.setattr(core, "begin_release", interrupted)
+        held.release()
+    assert lock.hold_count() == 0
+
+
 def test_the_level_of_an_inner_block(zk: KazooClient, zk_path: str) -> None:
     """Of a re-entrant lock, each block has its own level to release."""
     lock = RLock(zk, zk_path)

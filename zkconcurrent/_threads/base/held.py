@@ -107,20 +107,23 @@ class BaseHeld:
         if not core.path_state.has(hold):
             # The end of the block still has to release what the caller holds now.
             raise RuntimeError(core.over.format(core.path))
-        self._before = hold.depth
+        before = self._before = hold.depth
         try:
             return core.begin_release(hold)
         finally:
-            _ = self._released
+            # A signal handler may have released it in between.
+            self._noted = self._noted or self._is_less_than(before)
+            self._before = 0
 
     @property
     def _released(self) -> bool:
         """Whether its level was released by this handle, so that the end of its block has nothing to do."""
-        if self._before:
-            # R3: after an interrupt, the end of the block notes it.
-            self._noted = self._hold.depth < self._before or not self._core.path_state.has(self._hold)
-            self._before = 0
-        return self._noted
+        # R3: an interrupt may have kept the release from noting it.
+        return self._noted or self._is_less_than(self._before)
+
+    def _is_less_than(self, depth: int) -> bool:
+        """Return whether the hold has fewer levels than `depth`, or has ended; False if that is 0."""
+        return depth > 0 and (self._hold.depth < depth or not self._core.path_state.has(self._hold))
 
     def __repr__(self) -> str:
         over, ticket = self._core.why_over(self._hold), self._hold.ticket
