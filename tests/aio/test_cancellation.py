@@ -36,6 +36,14 @@ BREAKS = ("barrier", "barrier, as the last")
 Call = Callable[[], Awaitable[object]]
 
 
+def left_of(strikes: str, *clients: KazooClient) -> object:
+    """Return what a call has left."""
+    if strikes == CLOSED:
+        # The call's objects go with its loop, unless the keeper looks at the call just then.
+        gc.collect()
+    return left(*clients)
+
+
 class Trap:
     """Ends a call at the k-th sleep of its task.
 
@@ -178,10 +186,8 @@ def test_at_each_sleep(
             trap = Trap(k, waking=waking, strikes=strikes)
             try:
                 struck, counts = await ended(SCENES[scene](zk, far, zk_path), zk, trap, closed=strikes == CLOSED)
-                if strikes == CLOSED:
-                    gc.collect()  # the call's objects go with its loop
                 # First what is left, as this sweeps, which the keeper does later.
-                await until(lambda: not left(zk, far), "nothing is left")
+                await until(lambda: not left_of(strikes, zk, far), "nothing is left")
                 await until(lambda: not nodes(far, zk_path), "no node is left")
             except BaseException as error:
                 raise AssertionError(f"struck at sleep {k}: {nodes(far, zk_path)}, {left(zk, far)}") from error
