@@ -1,4 +1,4 @@
-"""The loop is never blocked, and all come to their end: through cuts, a service out of reach, and an expiry."""
+"""All tasks come to their end: through cuts, a service out of reach, and an expiry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconcurrent.testing import Server
 
 
 def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Server, proxy: Proxy, zk_path: str) -> None:
-    """Tasks that acquire, wait and are cancelled all the time: no callback keeps the loop for 50 ms, nothing stays."""
+    """Tasks acquire, wait and are cancelled all the time: each comes to its end, and leaves nothing."""
     zk = connect(hosts=proxy.hosts, timeout=4, **FAST)
     locks = {make: LOCKS[make](zk, f"{zk_path}/{n}") for n, make in enumerate(LOCKS) if "permits" not in make}
     condition, event = aio.Condition(zk, f"{zk_path}/c"), aio.Event(zk, f"{zk_path}/e")

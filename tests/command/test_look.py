@@ -164,7 +164,7 @@ def test_show_for_people(call: Call, run: Run, zk: KazooClient, zk_path: str, ur
 
 @pytest.mark.fault(427, 443, 444)
 def test_a_queue(call: Call, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Who has taken an item holds that; a consumer or producer that waits is a waiter, not the holder of a lock."""
+    """A consumer holds each item that it has taken; a consumer or producer that waits is shown as a waiter."""
     idle, full = zkconcurrent.Queue(zk, f"{zk_path}/idle"), zkconcurrent.Queue(connect(), f"{zk_path}/full", maxsize=1)
     full.put(b"first")
     waiting = [in_thread(idle.get), in_thread(full.put, b"second")]

@@ -11,7 +11,8 @@ new socket. Watches stay, too: the client asks for them again, and the server se
 changed since the last reply. In that request a watch for changes of a node differs from one for its creation, and kazoo
 notes both alike: so the thread asks first, on the old connection, which of these nodes exist.
 
-If another connection can't be made, the old one stays, unless the server has ended it.
+If another connection can't be made, the old one stays, unless the server has ended it. It also stays while the program
+always waits for some reply, and where the watches would not go into one request of moderate size.
 """
 
 from __future__ import annotations
