@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     import asyncio
 
-# Bytes of the name that are not UTF-8 are escaped, as in `\\xe9`: else nobody could print or send it.
-HOST = socket.gethostname().encode(errors="surrogateescape").decode(errors="backslashreplace")
+HOST = socket.gethostname()
 
 Task: TypeAlias = "asyncio.Task[object]"
 """An owner that is a task. Only `aio` imports asyncio, which programs of threads do not need."""
