@@ -16,7 +16,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError
-from .._kazoo.addresses import Servers
 from .._protocol.operations import NoNode
 from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
@@ -30,7 +29,7 @@ from .session import LeftTickets, Session
 T = TypeVar("T")
 
 
-Location: TypeAlias = "tuple[str, Servers]"
+Location: TypeAlias = tuple[str, tuple[tuple[str, int], ...]]
 """The full path of a node, chroot included, and the servers."""
 
 
@@ -227,7 +226,7 @@ class PathState:
     @cached_property
     def location(self) -> Location:
         """Where the path is, for comparisons with other clients of this process."""
-        return self.session.link.full(self.path), self.session.link.servers
+        return self.session.link.location(self.path)
 
     def leave_receipts(self) -> None:
         """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""

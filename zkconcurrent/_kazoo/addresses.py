@@ -17,7 +17,6 @@ import encodings.idna  # noqa: F401 - `getaddrinfo` would load it at its first c
 import math
 import socket
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain, zip_longest
@@ -216,25 +215,6 @@ class Addresses:
             first = len(rows) % len(families) if families else 0
             rows.append(row[first:] + row[:first])
         return [address for address in chain(*zip_longest(*rows)) if address is not None]
-
-
-class Servers:
-    """The servers of one client, as far as it knows them at the moment: a program may tell it of others.
-
-    It does not keep the client alive.
-    """
-
-    __slots__ = ("_client",)
-
-    def __init__(self, client: KazooClient) -> None:
-        self._client = weakref.ref(client)
-
-    def are_those_of(self, other: Servers) -> bool:
-        """Return whether another client has the same: it then is one of the same service."""
-        if self is other:
-            return True
-        one, two = self._client(), other._client()
-        return one is not None and two is not None and sorted(one.hosts) == sorted(two.hosts)
 
 
 class Walk:

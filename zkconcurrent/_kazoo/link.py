@@ -32,7 +32,7 @@ from .._protocol.lease import Lease
 from .._runtime import serving
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import of_thread
-from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, Servers, shown
+from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, shown
 from .leases import Leases
 from .opening import CONNECTED_STATES
 from .replies import NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
@@ -75,7 +75,6 @@ class Link:
     Paths here are as the user writes them; only this class adds and removes the client's chroot.
 
     Attributes:
-        servers: its servers.
         leases: those of the client's sessions.
         seen_chroot: the chroot that was seen to exist; at first that of a client without one.
     """
@@ -85,7 +84,6 @@ class Link:
         self.handler = client.handler
         self.transport = Transport.of(client)
         self._parts = self.transport.parts
-        self.servers = Servers(client)
         self.leases = Leases(self._parts, self.transport.opening)
         self.identity = of_thread
         # As `Thread.ident`, which the system may give another thread later.

@@ -72,7 +72,7 @@ def waiter_data(
             (each.location[0], unique(each.ticket.prefix))
             # A thread may hold thousands of locks: to look at each takes longer than an acquire.
             for each in islice(owned_by(owner), MOST_LOOKS)
-            if each.location is not None and each.location[1].are_those_of(servers)
+            if each.location is not None and each.location[1] == servers
         )
         named: list[str] = []
         for hold in chain(inherited, own):
