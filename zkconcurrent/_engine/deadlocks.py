@@ -169,10 +169,7 @@ class Deadlocks:
     # -- one search ----------------------------------------------------------------------------------------------
 
     def _check(self, check: WaitCheck) -> None:
-        ticket, call, told = check.ticket, check.call, check.told
-        if call is None or not (told.ends or call.story is not None or log.isEnabledFor(logging.WARNING)):
-            # Nobody would hear of it.
-            return
+        ticket, told = check.ticket, check.told
         assert ticket.name is not None
         now = self._client.now
         place = Place(self._client.link.full(ticket.path), ticket.name)
