@@ -260,7 +260,7 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
         if names:
             party.see_seats(there)
             party.note_line(names[0], 0 if there is None else there.created)
-            view.note(party.state, party.line, party.highest)
+            view.note(party.state, party.line)
             names.clear()
         elif there is None:
             party.look_at_all()
@@ -399,20 +399,19 @@ def look(view: View) -> Recipe[BarrierContent]:
 
 
 def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
-    """Return the state, read behind a `sync`, and how many parties wait if it `counts` them.
-
-    The view keeps what was recorded meanwhile, which may be newer.
-    """
-    notes = view.notes
+    """Return the state, read behind a `sync`, and how many parties wait if it `counts` them."""
     _, node = yield op.Sync(view.path), op.Get(view.path)
     if node is None:
         yield op.CheckChroot(view.path)
     state: BarrierContent = BarrierContent(view.parties) if node is None else view.read(node)
-    line: Collection[int] | None = () if node is None else None
+    # At once: what is recorded while the line is read is newer.
+    view.note(state)
+    line: Collection[int] = ()
     if counts and node is not None and not state.broken:
         line = line_of((yield op.Children(view.generation(state.generation))))
-    view.keep(state, line, notes)
-    return state, min(len(line or ()), view.parties)
+        if view.state == state:
+            view.note(state, line)
+    return state, min(len(line), view.parties)
 
 
 def abort(view: View, late: bool = False) -> Recipe[None]:

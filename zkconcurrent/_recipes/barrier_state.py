@@ -180,9 +180,6 @@ class View:
     Attributes:
         state: the last state read; that of a new barrier before the first read.
         waiting: how many parties waited in that state's generation.
-        highest: the highest number of a party that was seen in that generation; -1 if none was. It tells which of two
-            looks at the parties is the later one.
-        notes: how often a call other than a query has recorded a state.
     """
 
     def __init__(self, path: str, parties: int) -> None:
@@ -190,8 +187,6 @@ class View:
         self.parties = parties
         self.state = BarrierContent(parties)
         self.waiting = 0
-        self.highest = -1
-        self.notes = 0
 
     @property
     def tree(self) -> Tree:
@@ -221,33 +216,13 @@ class View:
             )
         return state
 
-    def note(self, state: BarrierContent, line: Collection[int] = (), highest: int = -1) -> None:
-        """Record the state, and the line of the parties if that is known, with the highest number seen so far."""
-        self.notes += 1
-        self._show(state)
-        # A lower number means that a query has looked at the parties later.
-        if line and highest >= self.highest:
-            self.waiting, self.highest = min(len(line), self.parties), highest
-
-    def keep(self, state: BarrierContent, line: Collection[int] | None, notes: int) -> None:
-        """Record what a query has read, unless it may be older than what other calls have recorded since `notes`."""
-        highest = max(line or (), default=-1)
-        if self.notes == notes:
-            self._show(state)
-        elif not self._is_of(state) or highest <= self.highest:
-            return
+    def note(self, state: BarrierContent, line: Collection[int] | None = None) -> None:
+        """Record the state, and the line of the parties if that is known."""
+        seen, self.state = self.state, state
         if line is not None:
-            self.waiting, self.highest = min(len(line), self.parties), max(self.highest, highest)
-
-    def _show(self, state: BarrierContent) -> None:
-        if not self._is_of(state):
-            self.waiting, self.highest = 0, -1
-        self.state = state
-
-    def _is_of(self, state: BarrierContent) -> bool:
-        """Return whether a state is of the generation that was last seen, and neither state is broken."""
-        seen = self.state
-        return (seen.generation, seen.born) == (state.generation, state.born) and not (seen.broken or state.broken)
+            self.waiting = min(len(line), self.parties)
+        elif (seen.generation, seen.born) != (state.generation, state.born) or seen.broken or state.broken:
+            self.waiting = 0
 
     def generation(self, number: int) -> str:
         """Return the parent of the parties' nodes in a generation."""
