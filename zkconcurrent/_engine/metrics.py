@@ -19,7 +19,6 @@ from typing import Any, Literal, TypeAlias
 from .._errors import DeadlockError, LockLostError, LossCause
 from .._protocol.ticket import State
 from .._runtime import this_process
-from .._runtime.interrupts import insist
 from .._runtime.process_exit import living_sessions
 from . import lock_events as events
 from . import telling
@@ -214,19 +213,13 @@ class Recorder:
 
     def __call__(self, event: events.LockEvent) -> None:
         """Record an event."""
-        try:
-            lock = self.lock(event)
-            for instrument, amount, more in records(event):
-                self._record(instrument, amount, lock + more)
-            if self._live:
-                self._follow(event, lock)
-            if self._also is not None:
-                self._also(event, lock)
-        except BaseException:
-            if self._live:
-                # No later event would put right what an interrupt has left undone.
-                insist(lambda: self._follow(event, self.lock(event), again=True))
-            raise
+        lock = self.lock(event)
+        for instrument, amount, more in records(event):
+            self._record(instrument, amount, lock + more)
+        if self._live:
+            self._follow(event, lock)
+        if self._also is not None:
+            self._also(event, lock)
 
     def _record(self, instrument: Instrument, amount: float, values: Values) -> None:
         key = instrument, values
@@ -235,28 +228,28 @@ class Recorder:
             record = self._bound[key] = self._bind(instrument, values)
         record(amount)
 
-    def _follow(self, event: events.LockEvent, lock: Values, *, again: bool = False) -> None:
-        """Keep what is live; `again`: an interrupt may have left it half done."""
+    def _follow(self, event: events.LockEvent, lock: Values) -> None:
+        """Keep what is live."""
         if self._forks != this_process.forks:
             # What the parent waits for and holds is not a forked child's.
             self._forks, self._present = this_process.forks, {}
         # Not the client's hash: it may be gone, and a subclass may have none.
         wait = id(getattr(event, "_client", None)), event.by, event.path
         if isinstance(event, events.Waiting):
-            self._keep((WAITING, lock), wait, True, again)
+            self._keep((WAITING, lock), wait, True)
         elif isinstance(event, events.Released | events.Lost):
-            self._keep((HELD, lock), (*wait, event.token), False, again)
+            self._keep((HELD, lock), (*wait, event.token), False)
         elif isinstance(event, OUTCOMES):
-            self._keep((WAITING, lock), wait, False, again)
+            self._keep((WAITING, lock), wait, False)
             if isinstance(event, events.Acquired):
-                self._keep((HELD, lock), (*wait, event.token), True, again)
+                self._keep((HELD, lock), (*wait, event.token), True)
 
-    def _keep(self, key: tuple[Instrument, Values], one: tuple[object, ...], present: bool, again: bool) -> None:
+    def _keep(self, key: tuple[Instrument, Values], one: tuple[object, ...], present: bool) -> None:
         # R4: each of these changes is made in one step.
         if (counted := self._present.get(key)) is None:
             counted = self._present.setdefault(key, set())
         # The acquire may not have waited.
-        if present is (one in counted) and not again:
+        if present is (one in counted):
             return
         (counted.add if present else counted.discard)(one)
         number = -1
