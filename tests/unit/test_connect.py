@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +17,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 import zkconcurrent
 from zkconcurrent._client import connect as _connect
+from zkconcurrent._client import secrets
 from zkconcurrent._client.url import parse
 from zkconcurrent._command.main import main
 from zkconcurrent._command.outcome import Exit
@@ -276,6 +279,17 @@ def test_any_password(password: str, user: str) -> None:
     except UnicodeEncodeError:
         return  # a lone surrogate has no encoding
     assert parse(url)["auth_data"] == [("digest", f"{user}:{password}")]
+
+
+def test_a_warning_once_a_minute(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """While no server replies, the log stays short: what kazoo says again within a minute is logged at DEBUG."""
+    log = secrets.RedactedLog(logging.getLogger("kazoo.client"))
+    for now in (0.0, 59.0, 60.0):
+        monkeypatch.setattr(secrets, "monotonic", partial(float, now))
+        for why in ("refused", "time-out"):
+            log.warning("Connection dropped: %s", why)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["Connection dropped: refused", "Connection dropped: time-out"] * 2
 
 
 def test_what_is_said_twice() -> None:

@@ -9,8 +9,6 @@ from typing import Any
 from .._runtime.clock import monotonic
 
 _SAME = 60.0  # seconds
-# So often is one kind of warning shown in that time.
-_OFTEN = 3
 
 
 class Secret(str):
@@ -49,10 +47,8 @@ def credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without the user's password, and without the session's, which would let others take it over.
 
-    While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. The first of these
-    warnings stays one, and so does one each `_SAME`; that it connects to an address is told once, until it has
-    connected. The others are logged at DEBUG. So is what it tells of connections once one was lost more than `_OFTEN`
-    times in `_SAME`, for the rest of this time.
+    While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. Each of these
+    warnings, and that it connects to an address, is told once in `_SAME`; the others are logged at DEBUG.
 
     Attributes:
         muted: nothing is logged any more, as the exit of the interpreter closes the client.
@@ -62,11 +58,9 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         if not callable(getattr(logger, "isEnabledFor", None)):
             raise TypeError(f"logger must be a logging.Logger, not {type(logger).__name__}")
         super().__init__(logger, {})
-        self._last: tuple[str, float] = ("", 0.0)
-        self._tried: set[str] = set()
-        # When each kind of warning came first in this minute, and how often since.
-        self._shown: dict[str, tuple[float, int]] = {}
-        self._flaps = self.muted = False
+        # When each of them was told last.
+        self._told: dict[str, float] = {}
+        self.muted = False
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
@@ -75,34 +69,14 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
             return
         hides = "passwd" in str(msg)
         shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
-        text, now = f"{msg} {shown}", monotonic()
-        if "Connecting to" in text:
-            level = logging.DEBUG if text in self._tried else level
-            self._tried.add(text)
-        elif level == logging.INFO:
-            self._tried.clear()
-        elif level == logging.WARNING:
-            if text == self._last[0] and now - self._last[1] < _SAME:
+        if level == logging.WARNING or "Connecting to" in str(msg):
+            text, now = f"{msg} {shown}", monotonic()
+            if now - self._told.get(text, -_SAME) < _SAME:
                 level = logging.DEBUG
-            elif self._is_often(str(msg), now):
-                if self._flaps:
-                    level = logging.DEBUG
-                else:
-                    msg = f"{msg}; this goes on, and what more comes of it in this minute is logged at DEBUG"
-                self._flaps = True
             else:
-                self._last, self._flaps = (text, now), False
-        if self._flaps and level == logging.INFO and "onnecti" in text and "Closing" not in text:
-            level = logging.DEBUG
+                self._told[text] = now
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
         self.logger.log(level, msg, *shown, **kwargs)
-
-    def _is_often(self, kind: str, now: float) -> bool:
-        since, times = self._shown.get(kind, (now, 0))
-        if now - since >= _SAME:
-            since, times = now, 0
-        self._shown[kind] = since, times + 1
-        return times >= _OFTEN
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.logger, name)
