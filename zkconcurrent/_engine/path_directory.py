@@ -28,8 +28,6 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         # How many primitives lie below each path.
         self._interior: dict[str, int] = {}
         self._kept: weakref.WeakValueDictionary[str, Kept] = weakref.WeakValueDictionary()
-        # The states that are about to get their places.
-        self._opening: dict[str, Any] = {}
 
     def open(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
         """Return the state of `path`, the same for every object made for it.
@@ -61,20 +59,13 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         state.part = part
         if self._kept:
             state.kept = self._kept.get(path.split("/", 2)[1])
-        # R4: a signal handler may open the path meanwhile, at any line. One that comes later takes this state; one that
-        # came before has made the path's state.
-        first = self._opening.setdefault(path, state)
-        if first is not state:
-            return _checked(first, path, kind)  # type: ignore[no-any-return]
-        try:
-            if (made := self.get(path)) is not None:
-                return _checked(made, path, kind)  # type: ignore[no-any-return]
-            self[path] = state
-            for above in ancestors(path):
-                self._interior[above] = self._interior.get(above, 0) + 1
-        finally:
-            del self._opening[path]
-        return state  # type: ignore[no-any-return]
+        # A signal handler may have opened the path meanwhile.
+        if (made := self.get(path)) is not None:
+            return _checked(made, path, kind)  # type: ignore[no-any-return]
+        self[path] = state
+        for above in ancestors(path):
+            self._interior[above] = self._interior.get(above, 0) + 1
+        return state
 
     def keep(self, root: str, then: Callable[[str], object]) -> Kept:
         """Return an object that the states of all paths below a root keep; once it is gone, `then` gets the root."""
