@@ -34,7 +34,7 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from ..._arguments.paths import escape, unescape
@@ -265,7 +265,8 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
     mirror.ticket = ticket
     # All entries are listed after this, so older changes tell nothing new.
     mirror.changes.clear()
-    try:
+    # `read` may be cut short before its `end`; the next `follow` lists all entries again.
+    with suppress(op.ConnectionLost, op.Requeue):
         connection = yield op.WatchRecursive(ticket, mirror.changes)
         yield from _list(mirror)
         mirror.listed, mirror.listed_on = True, connection
@@ -273,9 +274,6 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
         while not mirror.closed and (yield op.WaitRecursive(ticket, mirror.changes, connection)):
             if not (yield from _catch_up(mirror)):
                 break
-    except (op.ConnectionLost, op.Requeue):
-        # `read` may have been cut short before its `end`. The next `follow` lists all entries again.
-        mirror.end(mirror)
     yield op.Discard(ticket)
 
 

@@ -127,8 +127,6 @@ class _Follower:
         """Serve nothing any more; the next read begins it anew."""
         mirror, self._steps = self.mirror, None
         mirror.listed, mirror.listed_on = False, NEVER
-        # A read of the copy may have failed, and would still count as under way.
-        mirror.end(mirror)
         session.stop_watching_tree(mirror.at.entries, mirror.changes)
         self.runs = False
         session.wake_calls()
