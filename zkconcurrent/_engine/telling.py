@@ -258,10 +258,6 @@ class Story:
     def doubt(self, suspect: bool) -> None:
         """Record that the hold is suspect, or is no more; for the keeper, with the session's lock held."""
         if suspect is not self.suspect and self._acquired is not None:
-            # A hold of months may have thousands of outages.
-            for stage, part in list(self._parts.items()):
-                if part.kind in ("Suspect", "Recovered") and not part.calls:
-                    del self._parts[stage]
             left = self._client.registry.lease.end - self._client.clock()
             if suspect:
                 self._record(object(), "Suspect", remaining=max(0.0, left))
