@@ -179,24 +179,20 @@ class Condition(Primitive):
             ZkConcurrentError: the lock can't be acquired.
         """
         late, tries = None, 0
-        try:
-            while tries < TRIES:
-                begun = wait.begun
-                try:
-                    late = self._restore_hold(wait, struck) or late
-                    break
-                except ZkConcurrentError:
-                    raise
-                except BaseException as error:
-                    late = struck = error
-                    # An error that strikes at every try is no interrupt, but that of too deep a recursion, say; so the
-                    # tries are limited. Interrupts of the wait do not count: they may come for as long as it lasts.
-                    tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
-            if late is not None:
-                raise late
-        finally:
-            # Otherwise the traceback and this frame keep each other alive, and the lock with them.
-            late = struck = None
+        while tries < TRIES:
+            begun = wait.begun
+            try:
+                late = self._restore_hold(wait, struck) or late
+                break
+            except ZkConcurrentError:
+                raise
+            except BaseException as error:
+                late = struck = error
+                # An error that strikes at every try is no interrupt, but that of too deep a recursion, say; so the
+                # tries are limited. Interrupts of the wait do not count: they may come for as long as it lasts.
+                tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
+        if late is not None:
+            raise late
 
     def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
         """Restore the hold; return the last interrupt, for the caller to raise: a raise here would undo the grant."""

@@ -117,13 +117,8 @@ class Condition(PrimitiveTwin):
                 wait.call.abandon_by_loop()
                 self._lock_core.path_state.end_blocks_of(wait.hold)
             return
-        late = await resolve(self._core._restore_hold(wait, struck))
-        if late is not None:
-            try:
-                raise late
-            finally:
-                # Otherwise the traceback and this frame keep each other alive.
-                late = None
+        if (late := await resolve(self._core._restore_hold(wait, struck))) is not None:
+            raise late
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that no notifier can have."""

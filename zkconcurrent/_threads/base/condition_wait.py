@@ -110,36 +110,32 @@ class ConditionWait:
                 # The limit counts from now on, also for the sleep that the interrupt has struck.
                 call.max_outage = max_outage = MAX_OUTAGE
 
-        try:
-            while True:
-                self.begun += 1
-                call = calls.add(Call(session, lock.path, lock.path_state, max_outage=max_outage))
-                call.for_block = hold.owned
-                try:
-                    if lock.mine() is None:
-                        yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
-                    # A call of its own, which can be abandoned without the lock.
-                    call = calls.add(Call(session, self._waiters, max_outage=max_outage))
-                    for ticket in self.call.tickets:
-                        if not session.is_discarded(ticket):
-                            yield from outlast(call.run(clear(ticket)), note)
-                    lock.path_state.lend_again(hold, lock.mine())
-                    return late
-                except (GeneratorExit, ZkConcurrentError):
+        while True:
+            self.begun += 1
+            call = calls.add(Call(session, lock.path, lock.path_state, max_outage=max_outage))
+            call.for_block = hold.owned
+            try:
+                if lock.mine() is None:
+                    yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
+                # A call of its own, which can be abandoned without the lock.
+                call = calls.add(Call(session, self._waiters, max_outage=max_outage))
+                for ticket in self.call.tickets:
+                    if not session.is_discarded(ticket):
+                        yield from outlast(call.run(clear(ticket)), note)
+                lock.path_state.lend_again(hold, lock.mine())
+                return late
+            except (GeneratorExit, ZkConcurrentError):
+                raise
+            except OutOfReach:
+                if lock.mine() is None:
+                    hold.ticket.loss = LossRecord(LossCause.NOT_REACQUIRED)
+                    hold.ticket.become(State.LOST)
+                    lock.path_state.put_back(hold)
+                lock.path_state.lend_again(hold, lock.mine())
+                return late
+            except BaseException as error:  # struck outside a sleep
+                call.abandon()
+                note(error)
+                self._errors += isinstance(error, Exception)
+                if self._errors > TRIES:
                     raise
-                except OutOfReach:
-                    if lock.mine() is None:
-                        hold.ticket.loss = LossRecord(LossCause.NOT_REACQUIRED)
-                        hold.ticket.become(State.LOST)
-                        lock.path_state.put_back(hold)
-                    lock.path_state.lend_again(hold, lock.mine())
-                    return late
-                except BaseException as error:  # struck outside a sleep
-                    call.abandon()
-                    note(error)
-                    self._errors += isinstance(error, Exception)
-                    if self._errors > TRIES:
-                        raise
-        finally:
-            # Otherwise the traceback and this frame keep each other alive, and the lock with them.
-            late = struck = None
