@@ -49,7 +49,7 @@ def test_threads_share_requests(counted: KazooClient, proxy: Proxy, zk_path: str
     with proxy.costs(multi=2):
         proxy.stall()
         results = [in_thread(number.add) for _ in range(8)]
-        eventually(lambda: len(number._path_state.turn.pending) == 8)
+        eventually(lambda: len(number._path_state.combiner.pending) == 8)
         proxy.resume()
         assert sorted(each.result(60) for each in results) == list(range(2, 10))
 

@@ -180,7 +180,7 @@ def test_a_change_made_by_another_thread_meanwhile(
     updating = in_thread(number.update, update)
     assert began.wait(20)
     adding = in_thread(number.add)
-    eventually(lambda: len(number._path_state.turn.pending) == 2)
+    eventually(lambda: len(number._path_state.combiner.pending) == 2)
     stopped = in_thread(add_late)
     assert there.wait(20)
     gate.set()
@@ -236,7 +236,7 @@ def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str, fails: bo
         else:
             assert {result - before, told[0] - before} in ({1, 1001}, {1001, 1000}), line
         assert number.get() == before + 1001 - fails, line
-        assert not number._path_state.turn.pending, line
+        assert not number._path_state.combiner.pending, line
     assert line > (10 if fails else 100)
 
 

@@ -1,7 +1,7 @@
 """Seed mutants of the library, and see which of them the tests without a server kill.
 
 python -m tests.mutants               # 400 of them; writes tests/mutants/results.md
-python -m tests.mutants '_recipes.latch:look drop-sync: op.Sync(path)'
+python -m tests.mutants '_recipes.latch:read_remaining drop-sync: op.Sync(path)'
 """
 
 from __future__ import annotations

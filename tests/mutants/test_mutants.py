@@ -34,7 +34,7 @@ def test_it_runs_in_place_of_the_library() -> None:
 # One of each operator.
 KILLED = [
     "_recipes.latch:count_down drop-yield",
-    "_recipes.latch:look drop-sync",
+    "_recipes.latch:read_remaining drop-sync",
     "_recipes.value:parts drop-part: op.Container(at.receipts)",
     "_recipes.receipts:write swap-parts: (*parts",
     "_recipes.latch:count_down negate-test",

@@ -1,7 +1,7 @@
 """Read a failing seed aloud: the least schedule that fails as the seed's does, its events, and the error.
 
     python -m tests.simulation latches 74
-    python -m tests.simulation latches 74 '_recipes.latch:look drop-sync: op.Sync(path)'
+    python -m tests.simulation latches 74 '_recipes.latch:read_remaining drop-sync: op.Sync(path)'
 
 The arguments are the runs, of `RUNS` in `test_random_runs.py`, the seed, and, to see a mutant of the library
 (`tests/mutants`), its name.

@@ -137,5 +137,4 @@ def test_a_class_name_has_one_meaning() -> None:
                     side = layer(module)
                     side = side if side in ("aio", "_memory") else ""
                     homes.setdefault(f"{side} {node.name}", set()).add(module)
-    same = {" Layout"}  # the paths of a primitive's nodes: each recipe has its own
-    assert {name: found for name, found in homes.items() if len(found) > 1 and name not in same} == {}
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -8,7 +8,7 @@ import pytest
 
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.map import mirror as mirrors
-from zkconcurrent._recipes.map.mirror import Layout, Mirror
+from zkconcurrent._recipes.map.mirror import MapLayout, Mirror
 
 INTERVAL = 0.0007  # seconds; longer than a handler takes, or they pile up
 
@@ -19,13 +19,13 @@ class Call:
 
 def read_slowly() -> bool:
     """Delete an entry while a read that was answered before is yet to be taken; return whether it comes back."""
-    mirror, call = Mirror(Layout("/a", "Dict"), threading.RLock()), Call()
+    mirror, call = Mirror(MapLayout("/a", "Dict"), threading.RLock()), Call()
     mirror.keep("k", b"", 5)
     reading = mirrors.read(mirror, ["k"], mirror)
     next(reading)
-    mirror.begin(call)
+    mirror.note_begun(call)
     mirror.drop("k", 7)
-    mirror.end(call)
+    mirror.note_ended(call)
     with pytest.raises(StopIteration):
         reading.send([(Node(b"", 5, 0.0, 0, 0, 0, 0.0, mzxid=5), 6)])
     assert not mirror.tombstones

@@ -35,7 +35,7 @@ from zkconcurrent._recipes.queue.order import (
     number,
     unframe,
 )
-from zkconcurrent._recipes.queue.state import Layout, QueueView
+from zkconcurrent._recipes.queue.state import QueueLayout, QueueView
 
 numbers = st.integers(0, 2_147_483_647)
 ORDERS: dict[str, tuple[Order, st.SearchStrategy[Any], Callable[[Any], str]]] = {
@@ -171,7 +171,7 @@ def test_the_header() -> None:
 def test_a_drain_begins_where_no_consumer_is(order: Order) -> None:
     """Consumers go on, so the item that they take next goes with the last request."""
     names = [f"queue-{n:010d}" for n in range(1_000)]
-    at = Layout("/queue", order)
+    at = QueueLayout("/queue", order)
     steps = drain(QueueView(at, lambda: 0.0))
     next(steps)
     asked = steps.send((None, Node(at.header.data, 1, 0.0, 0), names, ()))

@@ -8,7 +8,7 @@ from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Children, Get, Node, Wait, Watch
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
-from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
+from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, BarrierView, Party
 
 
 def _node(seats: ArrivalIndexes, version: int = 1) -> Node:
@@ -18,7 +18,7 @@ def _node(seats: ArrivalIndexes, version: int = 1) -> Node:
 def _party(number: int) -> Party:
     ticket = Ticket("/b/0000000000", "_c_x-", Lease(1))
     ticket.name, ticket.sent = f"_c_x-party-{number:010d}", True
-    return Party(View("/b", 2), BarrierContent(2), ticket, acts=False)
+    return Party(BarrierView("/b", 2), BarrierContent(2), ticket, acts=False)
 
 
 def test_a_party_whose_time_is_up_reads_the_seats_last() -> None:

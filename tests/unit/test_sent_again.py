@@ -29,7 +29,7 @@ from zkconcurrent._protocol.operations import (
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay
-from zkconcurrent._recipes.map.mirror import Layout, Mirror
+from zkconcurrent._recipes.map.mirror import MapLayout, Mirror
 from zkconcurrent._recipes.map.write import MapWrite, OutcomeLost, replace, write
 from zkconcurrent._recipes.receipts import BURNT, InDoubt, PendingWrite, Receipt, ReceiptPool, settle
 
@@ -38,7 +38,7 @@ OURS = Node(b"{}", 1, 0.0, 1)
 
 def _map_write(*, ephemeral: bool = False) -> MapWrite:
     """Return a write of a client that has a writer."""
-    mirror = Mirror(Layout("/map", "Dict", ephemeral), threading.RLock())
+    mirror = Mirror(MapLayout("/map", "Dict", ephemeral), threading.RLock())
     mirror.laid_out = True
     map_write = MapWrite(mirror, b"{}")
     ticket = Ticket("/map/writers", "_c_x-", Lease(1))

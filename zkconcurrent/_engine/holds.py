@@ -182,7 +182,7 @@ class PathState:
         part: the name of a node below its path that may be a primitive of its own.
         kept: an object that lives as long as any state below the same root; only local namespaces have one.
         lock: the path of a condition's lock.
-        first_look: this client's first look at the path, if the primitive needs one.
+        path_check: this client's `PathCheck`, if the primitive needs one.
         observers: the objects to tell of losses, by role.
         revocable: the objects to tell that somebody asks the holder to let go, by role.
         keeping: the objects that keep something here which is no hold of a lock.
@@ -203,8 +203,8 @@ class PathState:
         self.part = ""
         self.kept: object = None
         self.lock = ""
-        # The layers above make this `FirstLook`.
-        self.first_look: Any = None
+        # The layers above make this `PathCheck`.
+        self.path_check: Any = None
         self.last_seen: Any = None
         self.notes = 0
         self.lends = False

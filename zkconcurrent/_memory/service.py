@@ -45,7 +45,7 @@ class Peer(Protocol):
     def notify(self, kind: int, path: str) -> None:
         """Tell the client of an event."""
 
-    def end(self) -> None:
+    def disconnect(self) -> None:
         """Close the connection, once all is sent."""
 
 
@@ -131,9 +131,9 @@ class Service:
         """Close the connection of a session, if it has one."""
         peer = self.peers.get(session)
         if peer is not None:
-            peer.end()
+            peer.disconnect()
 
-    def leave(self, session: int, peer: Peer) -> None:
+    def forget_peer(self, session: int, peer: Peer) -> None:
         """Forget a connection that is closed; its session lives on until it expires."""
         self.watches.remove_all(peer)
         if self.peers.get(session) is peer:

@@ -208,7 +208,7 @@ class TcpServer:
 
     def _lose(self, connection: Connection) -> None:
         connection.output.clear()
-        connection.end()
+        connection.disconnect()
 
     def _close(self, connection: Connection, client: socket.socket) -> None:
         del self._sockets[connection]
@@ -219,7 +219,7 @@ class TcpServer:
     def _drop(self) -> None:
         for connection in list(self._sockets):
             if connection.session:
-                connection.end()
+                connection.disconnect()
 
 
 def monotonic_ms() -> int:

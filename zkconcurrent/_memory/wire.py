@@ -85,7 +85,7 @@ class Connection:
             if not self.session and self._answer(bytes(buffer[:4])):
                 return
             if not 0 <= length <= _LONGEST:
-                self.end()
+                self.disconnect()
                 return
             end = 4 + length
             if len(buffer) < end:
@@ -96,16 +96,16 @@ class Connection:
             try:
                 self._serve(frame) if self.session else self._connect(Reader(frame))
             except Malformed:
-                self.end()
+                self.disconnect()
 
     def notify(self, kind: int, path: str) -> None:
         """Send an event."""
         self._send(_EVENT.pack(-1, -1, 0, kind, _CONNECTED) + pack_string(path))
 
-    def end(self) -> None:
+    def disconnect(self) -> None:
         """Read no more, and leave the service; the session may live on."""
         self.ended = True
-        self._service.leave(self.session, self)
+        self._service.forget_peer(self.session, self)
         self._on_output(self)
 
     def _send(self, frame: bytes) -> None:
@@ -117,7 +117,7 @@ class Connection:
         if text is None:
             return False
         self.output += text.encode()
-        self.end()
+        self.disconnect()
         return True
 
     def _connect(self, reader: Reader) -> None:
@@ -131,7 +131,7 @@ class Connection:
             # An old client does not ask whether it may only read.
             knows_read_only = b""
         if seen > self._tree.zxid:
-            self.end()
+            self.disconnect()
             return
         timeout = self._service.grant(timeout)
         if session == 0:
@@ -143,7 +143,7 @@ class Connection:
                 self._service.enter(session, self, timeout)
             else:
                 self._send(_WELCOME.pack(0, 0, 0, 16, b"") + knows_read_only)
-                self.end()
+                self.disconnect()
                 return
         self.session, self.timeout = session, timeout
         self._send(_WELCOME.pack(0, timeout, session, 16, _password(session)) + knows_read_only)
@@ -163,7 +163,7 @@ class Connection:
         self._service.hear(self.session)
         if opcode not in WRITES and opcode not in self._handlers:
             self._send(_REPLY.pack(xid, -1, Code.UNIMPLEMENTED))
-            self.end()
+            self.disconnect()
             return
         error, body = 0, b""
         try:
@@ -174,7 +174,7 @@ class Connection:
             error = Code.MARSHALLING_ERROR
         self._send(_REPLY.pack(_PING_XID if opcode == _PING else xid, self._tree.zxid, error) + body)
         if opcode == _CLOSE:
-            self.end()
+            self.disconnect()
 
     def _authenticate(self, xid: int, reader: Reader) -> None:
         reader.number()
@@ -186,7 +186,7 @@ class Connection:
         accepted = (scheme == "digest" and credentials is not None) or scheme == "ip"
         self._send(_REPLY.pack(xid, 0, 0 if accepted else Code.AUTH_FAILED))
         if not accepted:
-            self.end()
+            self.disconnect()
 
     # -- writes --------------------------------------------------------------------------------------------------
 

@@ -48,17 +48,17 @@ class Told(NamedTuple):
     def by_data(cls, data: bytes) -> Told:
         """Parse a node's data."""
         try:
-            said = json.loads(data)
+            fields = json.loads(data)
             return cls(
-                _typed(said["host"], str),
-                _typed(said["pid"], int),
-                _typed(said["thread"], str),
-                _typed(said.get("owner"), str),
-                _typed(said.get("by"), str),
-                _duration(said.get("timeout")),
-                _pairs(said.get("holds", ())),
-                _typed(said.get("label"), str),
-                said.get("ends") == 1,
+                _typed(fields["host"], str),
+                _typed(fields["pid"], int),
+                _typed(fields["thread"], str),
+                _typed(fields.get("owner"), str),
+                _typed(fields.get("by"), str),
+                _duration(fields.get("timeout")),
+                _pairs(fields.get("holds", ())),
+                _typed(fields.get("label"), str),
+                fields.get("ends") == 1,
             )
         except MALFORMED:
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)
@@ -81,15 +81,15 @@ def origin_of(candidate: bytes) -> tuple[str | None, int | None]:
     return (None, None) if found is None else (found[2].decode("utf-8", "replace"), int(found[1]))
 
 
-def _typed(said: object, *kinds: type) -> Any:
-    return said if type(said) in kinds else None
+def _typed(value: object, *kinds: type) -> Any:
+    return value if type(value) in kinds else None
 
 
-def _pairs(said: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((str(path), str(node)) for path, node in said)
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(path), str(node)) for path, node in value)
 
 
-def _duration(said: object) -> float | None:
+def _duration(value: object) -> float | None:
     """Return a number of seconds; JSON may have an infinite one, or one of a thousand digits."""
-    seconds: float | None = _typed(said, float, int)
+    seconds: float | None = _typed(value, float, int)
     return seconds if seconds is not None and 0 <= seconds < _LONGEST else None

@@ -50,12 +50,12 @@ from contextlib import suppress
 from .._errors import ClientError, RefusedError, ZkConcurrentError
 from .._protocol import operations as op
 from .._protocol.operations import Recipe
-from .barrier_state import ROLE, BarrierContent, Party, View, line_of
+from .barrier_state import ROLE, BarrierContent, BarrierView, Outcome, Party, line_of
 from .lock import find
 from .nodes import make
 
 
-def wait(view: View, data: bytes, *, acts: bool, acting: Collection[str | None] = ()) -> Recipe[int | Party | None]:
+def wait(view: BarrierView, data: bytes, *, acts: bool, acting: Collection[str | None] = ()) -> Recipe[Outcome]:
     """Arrive, and wait until the barrier trips.
 
     Args:
@@ -66,8 +66,8 @@ def wait(view: View, data: bytes, *, acts: bool, acting: Collection[str | None] 
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
-        run its action now and then `finish`, if its deadline has passed and it must `leave`, or if it was `struck` and
-        must `leave` or `withdraw`.
+        run its action now and then `finish`, if its deadline has passed and it must `give_up`, or if it was `struck`
+        and must `give_up` or `withdraw`.
 
     Raises:
         ClientError: the barrier waits for an action that the caller is.
@@ -75,7 +75,7 @@ def wait(view: View, data: bytes, *, acts: bool, acting: Collection[str | None] 
     party: Party | None = None
     while True:
         try:
-            state = yield from look(view)
+            state = yield from read_or_make(view)
             if state.broken:
                 return None
             party = Party(view, state, (yield op.NewTicket(view.generation(state.generation))), acts)
@@ -88,18 +88,18 @@ def wait(view: View, data: bytes, *, acts: bool, acting: Collection[str | None] 
         try:
             return (yield from _to_the_end(party, _enter(party, data, acting)))
         except op.Requeue:
-            # This attempt has put the party into no generation. If the deadline passes before the next attempt, `leave`
-            # must not count the party as one that may have arrived.
+            # This attempt has put the party into no generation. If the deadline passes before the next attempt,
+            # `give_up` must not count the party as one that may have arrived.
             party.ticket.sent = False
 
 
-def finish(party: Party) -> Recipe[int | Party | None]:
+def finish(party: Party) -> Recipe[Outcome]:
     """Trip the barrier after the action has run; returns as `wait`."""
     party.acts = False
     return (yield from _to_the_end(party, _wait(party)))
 
 
-def leave(party: Party, *, struck: bool = False) -> Recipe[int | Party | None]:
+def give_up(party: Party, *, struck: bool = False) -> Recipe[Outcome]:
     """Return how the party's generation ended. If it is open, break it: the deadline passed, or the action failed.
 
     Args:
@@ -112,8 +112,8 @@ def leave(party: Party, *, struck: bool = False) -> Recipe[int | Party | None]:
     return (yield from _to_the_end(party, _break(party, patient=True), struck))
 
 
-def outlast(party: Party) -> Recipe[int | Party | None]:
-    """Wait past the party's deadline, as its generation is complete and the last party decides; returns as `leave`."""
+def outlast(party: Party) -> Recipe[Outcome]:
+    """Wait past the deadline, as the party's generation is complete and the last party decides; return as `give_up`."""
     return (yield from _to_the_end(party, _look_on(party)))
 
 
@@ -153,7 +153,7 @@ def withdraw(party: Party) -> Recipe[None]:
     yield op.Discard(ticket)
 
 
-def _to_the_end(party: Party, waiting: Recipe[int | Party | None], struck: bool = False) -> Recipe[int | Party | None]:
+def _to_the_end(party: Party, waiting: Recipe[Outcome], struck: bool = False) -> Recipe[Outcome]:
     """Run a wait to its end, and discard the party's node unless the party continues."""
     try:
         try:
@@ -180,12 +180,12 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None], struck: bool 
         if struck or not party.ticket.sent:
             raise
         # Other parties may have counted this one, and a mere delete of its node could come after their trip. So the
-        # caller must `leave` or `withdraw`.
+        # caller must `give_up` or `withdraw`.
         party.struck = error
         return party
 
 
-def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[int | Party | None]:
+def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[Outcome]:
     """Make the party's node if its generation is still the current one, and wait."""
     ticket, state = party.ticket, party.state
     try:
@@ -227,7 +227,7 @@ def _tidy_up(party: Party) -> Recipe[None]:
         yield tuple(op.Delete(f"{path}/{name}") for name in names if name.isdecimal() and int(name) < party.generation)
 
 
-def _wait(party: Party) -> Recipe[int | Party | None]:
+def _wait(party: Party) -> Recipe[Outcome]:
     """Wait with the other parties; the last trips the barrier.
 
     The first party watches all nodes, each other party the first one's. So a departure never goes unnoticed, and an
@@ -298,7 +298,7 @@ def _outcome(party: Party) -> Recipe[int | None]:
     return party.seat if party.state.has_tripped(party.generation) else None
 
 
-def _release(party: Party) -> Recipe[int | Party | None]:
+def _release(party: Party) -> Recipe[Outcome]:
     """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
@@ -327,7 +327,7 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     return party if party.acts else party.seat
 
 
-def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe[int | Party | None]:
+def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe[Outcome]:
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
     One round trip decides: the write fails if the state has changed, and the read behind it shows the change. A party
@@ -370,8 +370,8 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
         return None
 
 
-def _look_on(party: Party) -> Recipe[int | Party | None]:
-    """Wait for one change while the last party is there, and return the party itself; otherwise return as `leave`."""
+def _look_on(party: Party) -> Recipe[Outcome]:
+    """Wait for one change while the last party is there, and return the party itself; otherwise return as `give_up`."""
     path = party.ticket.path
     # The seats come after the names, as in `_look_around`: the last party by them is there, or has died.
     node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
@@ -388,7 +388,7 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
     return (yield from _break(party))
 
 
-def look(view: View) -> Recipe[BarrierContent]:
+def read_or_make(view: BarrierView) -> Recipe[BarrierContent]:
     """Return the state, read behind a `sync`; create it if there is none."""
     while True:
         _, node = yield op.Sync(view.path), op.Get(view.path)
@@ -398,7 +398,7 @@ def look(view: View) -> Recipe[BarrierContent]:
         yield from make(view.path, BarrierContent(view.parties).data)
 
 
-def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
+def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
     """Return the state, read behind a `sync`, and how many parties wait if it `counts` them."""
     _, node = yield op.Sync(view.path), op.Get(view.path)
     if node is None:
@@ -414,29 +414,29 @@ def read_state(view: View, counts: bool = False) -> Recipe[tuple[BarrierContent,
     return state, min(len(line), view.parties)
 
 
-def abort(view: View, late: bool = False) -> Recipe[None]:
+def abort(view: BarrierView, late: bool = False) -> Recipe[None]:
     """Break the barrier. If `late`, because of a deadline alone, leave it alone while an action runs."""
-    begun = state = yield from look(view)
+    begun = state = yield from read_or_make(view)
     # Once the generation is broken, and perhaps the barrier was reset since, our own write did that, or another
     # client's, which leaves ours nothing to do.
     while not (state.broken or begun.generation in state.failed or (late and state.acting)):
         if (yield from _write(view, state, state.fail())):
             return
-        begun, state = state, (yield from look(view))
+        begun, state = state, (yield from read_or_make(view))
 
 
-def reset(view: View) -> Recipe[None]:
+def reset(view: BarrierView) -> Recipe[None]:
     """Fail the current generation, whose waiting parties leave, and begin the next."""
-    begun = state = yield from look(view)
+    begun = state = yield from read_or_make(view)
     # Once that generation is over, its waiters leave. Our own write ended it, or another client's, which leaves ours
     # nothing to do.
     while (state.generation, state.born) == (begun.generation, begun.born):
         if (yield from _write(view, state, state.reset())):
             return
-        state = yield from look(view)
+        state = yield from read_or_make(view)
 
 
-def _write(view: View, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
+def _write(view: BarrierView, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
     """Write the state unless another party has; False if that is so, or unknown: the caller reads the state again."""
     with suppress(op.ConnectionLost):
         if (yield op.SetNode(view.path, changed.data, state.version)):

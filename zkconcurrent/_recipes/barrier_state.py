@@ -1,7 +1,7 @@
 """The nodes of a `Barrier`, and the state that a client and each of its parties keep about these nodes.
 
 The state's node has a `BarrierContent`, a generation's node its `ArrivalIndexes`; `_recipes/barrier.py` tells how they
-change. A `View` is the barrier as a client last saw it; a `Party` is what one call of `wait` knows.
+change. A `BarrierView` is the barrier as a client last saw it; a `Party` is what one call of `wait` knows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from .._arguments.limits import CHECK_BYTES
 from .._protocol import operations as op
@@ -25,7 +25,7 @@ MOST = 10_000  # parties
 # The checks in a trip take at most this many bytes, so the whole request stays below `Client.max_request`.
 LARGEST = 990_000
 _GENERATION = re.compile(r"\d{10}")
-_FIELDS = {"parties", "generation", "failed", "acting"}
+_FIELDS = ("parties", "generation", "failed", "acting")
 
 
 class BarrierContent(NamedTuple):
@@ -56,10 +56,10 @@ class BarrierContent(NamedTuple):
             ForeignNodeError: the data is not a barrier's.
         """
         try:
-            said = json.loads(node.data)
-            state = cls(**{**said, "failed": tuple(said["failed"])}, version=node.version, born=node.czxid)
+            fields = json.loads(node.data)
+            state = cls(**{**fields, "failed": tuple(fields["failed"])}, version=node.version, born=node.czxid)
             numbers = (state.parties, state.generation, *state.failed)
-            if said.keys() != _FIELDS or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
+            if {*fields} != {*_FIELDS} or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
                 raise ValueError
         except op.MALFORMED:
             raise foreign_data(path, node.data, "it is not a barrier's") from None
@@ -68,8 +68,7 @@ class BarrierContent(NamedTuple):
     @property
     def data(self) -> bytes:
         """The data to write to the node."""
-        said = {"parties": self.parties, "generation": self.generation}
-        return json.dumps({**said, "failed": self.failed, "acting": self.acting}).encode()
+        return json.dumps({name: getattr(self, name) for name in _FIELDS}).encode()
 
     @property
     def broken(self) -> bool:
@@ -129,11 +128,11 @@ class ArrivalIndexes(NamedTuple):
         if not node.data:
             return cls(parties, version=node.version)
         try:
-            said = json.loads(node.data)
-            if said.keys() != {"seats", "gone"}:
+            fields = json.loads(node.data)
+            if fields.keys() != {"seats", "gone"}:
                 raise ValueError
-            passed = {int(number): int(seat) for number, seat in said["seats"].items()}
-            return cls(parties, passed, frozenset(map(int, said["gone"])), node.version)
+            passed = {int(number): int(seat) for number, seat in fields["seats"].items()}
+            return cls(parties, passed, frozenset(map(int, fields["gone"])), node.version)
         except op.MALFORMED:
             raise foreign_data(path, node.data, "it is not a barrier's") from None
 
@@ -174,7 +173,7 @@ class ArrivalIndexes(NamedTuple):
         return self._replace(passed={**passed, heir: seat}, gone={each for each in self.gone if each >= heir})
 
 
-class View:
+class BarrierView:
     """A barrier as one process last saw it.
 
     Attributes:
@@ -244,7 +243,7 @@ class Party:
         seats: the seats of its generation, as the party last read them.
     """
 
-    def __init__(self, view: View, state: BarrierContent, ticket: Ticket, acts: bool) -> None:
+    def __init__(self, view: BarrierView, state: BarrierContent, ticket: Ticket, acts: bool) -> None:
         self.view = view
         self.state = state
         self.generation = state.generation
@@ -336,6 +335,10 @@ class Party:
     def look_at_all(self) -> None:
         """Look at the nodes of all again, as the first party may be gone."""
         self.line, self.trusts_first = {}, False
+
+
+Outcome: TypeAlias = int | Party | None
+"""How a party's wait ends: see what `wait` returns."""
 
 
 def most_parties(path: str) -> int:

@@ -32,13 +32,13 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import Rule, line_up
 from .._protocol.ticket import Ticket
-from .nodes import FirstLook, Lacking
+from .nodes import Lacking, PathCheck
 
 WAITER = Rule("waiter-", ("waiter-",))
 """The queue of waiters. The first has waited longest and is notified first. No contender holds."""
 
 
-def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) -> Recipe[Ticket | None]:
+def release_and_queue(held: Ticket, path: str, data: bytes, path_check: PathCheck) -> Recipe[Ticket | None]:
     """Release a lock and queue as a waiter under `path`, in one write; return the waiter's ticket, if it must wait.
 
     The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
@@ -50,10 +50,9 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
         held: the lock's ticket.
         path: the parent of the waiters.
         data: the content of the waiter's node.
-        first: the client's first look at the condition's path. If that is another primitive's, nothing is released.
+        path_check: refuses a path that another kind of primitive uses: then nothing is released.
     """
-    if not first.done:
-        yield from first.look()
+    yield from path_check.check_now()
     ticket: Ticket = yield op.NewTicket(path)
     own = op.CreateEphemeral(ticket, WAITER.role, data)
     in_doubt = False
@@ -77,7 +76,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes, first: FirstLook) ->
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
             if unmade:
-                lacking = yield from first.missing(op.Container(path))
+                lacking = yield from path_check.missing(op.Container(path))
     except op.Requeue:
         yield op.Discard(ticket)
         return None

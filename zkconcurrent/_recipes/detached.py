@@ -24,7 +24,7 @@ from .._protocol import operations as op
 from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, blocker, check_queue, in_the_way
 from .._protocol.ticket import HOLDS, Ticket
-from .lock import Look, join, list_queue, wait_behind
+from .lock import CheckWait, join, list_queue, wait_behind
 
 
 class Detached(NamedTuple):
@@ -47,8 +47,8 @@ def read(name: str, node: op.Node) -> Detached | None:
     if node.session:
         return None
     try:
-        said = json.loads(node.data)
-        owner, token = said["owner"], said["token"]
+        fields = json.loads(node.data)
+        owner, token = fields["owner"], fields["token"]
     except op.MALFORMED:
         owner = token = None
     if not isinstance(owner, str) or type(token) is not int or not 0 < token < 1 << 63:
@@ -96,7 +96,7 @@ def adopt(
             return held, names
         ticket: Ticket = yield op.NewTicket(path)
         new = held._replace(name=f"_c_{unique}-{MUTEX.role}{MUTEX.key(held.name)}")
-        create = op.Create(f"{path}/{new.name}", said(data, held.token))
+        create = op.Create(f"{path}/{new.name}", with_token(data, held.token))
         try:
             yield op.Multi(ticket, (op.Delete(f"{path}/{held.name}"), create))
             yield op.MarkDeleted(ticket)
@@ -106,7 +106,7 @@ def adopt(
         names = yield from list_queue(path, MUTEX)
 
 
-def said(data: bytes, token: int) -> bytes:
+def with_token(data: bytes, token: int) -> bytes:
     """Return the content of a holder's node: that of the node that queued, and the fencing token."""
     return b'%b, "token": %d}' % (data[:-1], token)
 
@@ -120,7 +120,7 @@ def acquire(
     mine: str | None,
     *,
     queued: bytes,
-    look: Look | None,
+    check_wait: CheckWait | None,
 ) -> Recipe[Detached | None]:
     """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
 
@@ -132,7 +132,7 @@ def acquire(
         wait: whether to wait. If not, the result is None if another contender is in the way.
         mine: the name of the node whose hold the caller has, if any.
         queued: the content of the node that queues.
-        look: as for `lock.acquire`.
+        check_wait: as for `lock.acquire`.
     """
     names = yield from list_queue(path, MUTEX)
     held, names = yield from adopt(path, names, owner, unique, data, mine)
@@ -142,7 +142,7 @@ def acquire(
         return None
     while True:
         ticket: Ticket = yield op.NewTicket(path, HOLDS in queued, detached=True)
-        looked = look is None
+        checked = check_wait is None
         try:
             names = yield from join(ticket, MUTEX, queued)
             assert ticket.name is not None
@@ -151,9 +151,9 @@ def acquire(
                 if held is not None or not wait:
                     yield op.Discard(ticket)
                     return held
-                if not looked and look is not None:
-                    look(ticket, in_the_way(ticket.name, names, MUTEX))
-                    looked = True
+                if not checked and check_wait is not None:
+                    check_wait(ticket, in_the_way(ticket.name, names, MUTEX))
+                    checked = True
                 names = ()  # as in `lock.acquire`
                 names = yield from wait_behind(ticket, ahead)
                 check_queue(path, names, MUTEX)
@@ -185,7 +185,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     left: Ticket = yield op.NewTicket(path)
     left.queued_as(held.name, held.token)
     left.sent = left.lasting = True
-    detached = op.Create(node, said(data, held.token))
+    detached = op.Create(node, with_token(data, held.token))
     in_doubt = False
     while True:
         try:

@@ -92,16 +92,16 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
     while True:
         ticket: Ticket = yield op.NewTicket(path)
         try:
-            sight = yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))
+            snapshot = yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))
             watched = False
-            while not sight.open:
-                if len(sight.parties) >= parties:
-                    sight = yield from _open(ticket, sight)
+            while not snapshot.open:
+                if len(snapshot.parties) >= parties:
+                    snapshot = yield from _open(ticket, snapshot)
                     continue
                 if watched:
-                    del sight  # as in `lock.acquire`
+                    del snapshot  # as in `lock.acquire`
                     yield op.Wait(ticket)
-                sight = BarrierSnapshot.of(
+                snapshot = BarrierSnapshot.of(
                     ticket, *(yield op.Watch(ticket, (op.Get(path, ticket), op.Children(path, ticket))))
                 )
                 watched = True
@@ -123,60 +123,60 @@ def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
     path = ticket.path
     reads = op.Get(path, ticket), op.Children(path, ticket)
     node, names = yield from create(ticket, ROLE, data, reads, missing)
-    sight = BarrierSnapshot.of(ticket, node, names)
+    snapshot = BarrierSnapshot.of(ticket, node, names)
     for name in names:
         if name != READY and not _PARTY.match(name):
             raise foreign_child(path, name, "double barrier")
-    if sight.data:
-        raise foreign_data(path, sight.data, "that of a DoubleBarrier has none")
-    return sight
+    if snapshot.data:
+        raise foreign_data(path, snapshot.data, "that of a DoubleBarrier has none")
+    return snapshot
 
 
-def _look(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
+def _read_snapshot(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
     path = ticket.path
     *_, node, names = yield *before, op.Get(path, ticket), op.Children(path, ticket)
     return BarrierSnapshot.of(ticket, node, names)
 
 
-def _open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
+def _open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Open the barrier, unless a party has given up meanwhile; look again.
 
     Our own node is checked, so the `multi` fails if an operator has deleted that.
     """
-    decide = op.SetNode(ticket.path, sight.data, sight.version)
+    decide = op.SetNode(ticket.path, snapshot.data, snapshot.version)
     try:
         yield op.Multi(ticket, (op.Check(ticket.node), decide, op.Create(f"{ticket.path}/{READY}", b"")))
     except (op.NoNode, op.NodeExists, op.BadVersion, op.ConnectionLost):
-        return (yield from _look(ticket))
-    return sight._replace(open=True)
+        return (yield from _read_snapshot(ticket))
+    return snapshot._replace(open=True)
 
 
-def _close_if_left_open(ticket: Ticket, sight: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
+def _close_if_left_open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Remove `ready` if all parties that it let in are gone: they have died, so none of them could remove it.
 
     A late party, which comes while one of these is inside, makes `ready` anew, and so becomes one of them.
     """
     path, ready = ticket.path, f"{ticket.path}/{READY}"
-    while sight.open:
-        paths = [f"{path}/{name}" for name in sight.parties if name != ticket.name]
+    while snapshot.open:
+        paths = [f"{path}/{name}" for name in snapshot.parties if name != ticket.name]
         found, *nodes = yield op.Get(ready, ticket), *(op.Get(each, ticket) for each in paths)
         if found is not None:
             if ticket.token < found.czxid:
-                return sight
+                return snapshot
             there = zip(paths, nodes, strict=True)
             inside = [each for each, node in there if node is not None and node.czxid < found.czxid]
-            close = (op.Check(ticket.node), op.SetNode(path, sight.data, sight.version), op.Delete(ready))
+            close = (op.Check(ticket.node), op.SetNode(path, snapshot.data, snapshot.version), op.Delete(ready))
             try:
                 if inside:
                     yield op.Multi(ticket, (op.Check(inside[0]), *close, op.Create(ready, b"")))
-                    return sight
+                    return snapshot
                 yield op.Multi(ticket, close)
             except _UNDECIDED:
                 pass
             except op.NotEmpty:
                 raise _crowded(path) from None
-        sight = yield from _look(ticket)
-    return sight
+        snapshot = yield from _read_snapshot(ticket)
+    return snapshot
 
 
 def withdraw(ticket: Ticket) -> Recipe[bool]:
@@ -189,12 +189,12 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
             # No reply to the create has come yet, so the node may exist.
             yield from find(ticket)
         while ticket.name is not None:
-            sight = yield from _close_if_left_open(ticket, (yield from _look(ticket)))
-            if sight.open:
+            snapshot = yield from _close_if_left_open(ticket, (yield from _read_snapshot(ticket)))
+            if snapshot.open:
                 return True
             with suppress(*_UNDECIDED):
                 yield op.Multi(
-                    ticket, (op.SetNode(ticket.path, sight.data, sight.version), op.Delete(ticket.node, ticket))
+                    ticket, (op.SetNode(ticket.path, snapshot.data, snapshot.version), op.Delete(ticket.node, ticket))
                 )
                 return False
     yield op.Discard(ticket)
@@ -212,23 +212,23 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
         Requeue: the party's session is over, or its node was deleted, so it counts as having left.
     """
     path = ticket.path
-    sight = yield from _look(ticket, op.Sync(path, ticket))
+    snapshot = yield from _read_snapshot(ticket, op.Sync(path, ticket))
     try:
         while True:
-            others = set(sight.parties) - {ticket.name}
+            others = set(snapshot.parties) - {ticket.name}
             # While our node and `ready` are there, all others are inside, too: no party of a next round can be let in.
-            if wait and others and sight.open and min(sight.parties) == ticket.name:
+            if wait and others and snapshot.open and min(snapshot.parties) == ticket.name:
                 yield from _outwait(ticket, max(others))
             else:
                 duty: list[op.Part]
                 if others:
                     # The check makes sure that the first of them is there, which will remove `ready`.
                     duty = [op.Check(f"{path}/{min(others)}")]
-                elif sight.open:
-                    duty = [op.SetNode(path, sight.data, sight.version), op.Delete(f"{path}/{READY}")]
+                elif snapshot.open:
+                    duty = [op.SetNode(path, snapshot.data, snapshot.version), op.Delete(f"{path}/{READY}")]
                 else:
                     # The check fails if another party has just made `ready` again.
-                    duty = [op.Check(path, sight.version)]
+                    duty = [op.Check(path, snapshot.version)]
                 try:
                     yield op.Multi(ticket, (*duty, op.Delete(ticket.node, ticket)))
                     break
@@ -236,7 +236,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
                     pass
                 except op.NotEmpty:
                     raise _crowded(path) from None
-            sight = yield from _look(ticket)
+            snapshot = yield from _read_snapshot(ticket)
     except op.Requeue:
         # Our node is gone, as this call wanted.
         yield op.Discard(ticket)

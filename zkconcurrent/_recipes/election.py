@@ -22,7 +22,7 @@ Leader: TypeAlias = tuple[str, op.Node] | None
 """The name and content of the first node in the queue; None if there is none."""
 
 
-def look(path: str, rule: Rule) -> Recipe[Leader]:
+def read_leader(path: str, rule: Rule) -> Recipe[Leader]:
     """Return the leader, read behind a `sync`."""
     while names := (yield from list_queue(path, rule)):
         first = min(names, key=rule.key)

@@ -49,12 +49,12 @@ class Flag(NamedTuple):
         Raises:
             ForeignNodeError: the data is not a flag's.
         """
-        said = _DATA.fullmatch(node.data)
-        if said is None:
+        match = _DATA.fullmatch(node.data)
+        if match is None:
             raise foreign_data(path, node.data, "an Event's is like b'3 set' or b'3 clear'")
-        return cls(int(said[1]), said[2] == b"set")
+        return cls(int(match[1]), match[2] == b"set")
 
-    def turned(self, wanted: bool) -> Flag:
+    def changed_to(self, wanted: bool) -> Flag:
         """Return the flag after a set, or a clear."""
         return Flag(self.epoch + wanted, wanted)
 
@@ -83,7 +83,7 @@ class Since(NamedTuple):
         return before if before.made == node.czxid else Since(node.czxid, 0)
 
 
-def look(path: str) -> Recipe[Flag]:
+def read_flag(path: str) -> Recipe[Flag]:
     """Return the flag, read behind a `sync`. A flag that was never set needs no node."""
     _, node = yield op.Sync(path), op.Get(path)
     if node is None:
@@ -91,7 +91,7 @@ def look(path: str) -> Recipe[Flag]:
     return Flag() if node is None else Flag.of(path, node)
 
 
-def turn(path: str, wanted: bool) -> Recipe[Flag]:
+def set_flag(path: str, wanted: bool) -> Recipe[Flag]:
     """Set or clear the flag; return it as last seen."""
     since: Since | None = None
     while True:
@@ -106,8 +106,8 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
             yield from make(path, flag.data)
             continue
         with suppress(op.ConnectionLost):
-            if (yield op.SetNode(path, flag.turned(wanted).data, node.version)):
-                return flag.turned(wanted)
+            if (yield op.SetNode(path, flag.changed_to(wanted).data, node.version)):
+                return flag.changed_to(wanted)
 
 
 def wait(path: str) -> Recipe[Flag]:

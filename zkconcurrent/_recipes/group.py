@@ -100,7 +100,7 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
         else:
             yield from _outlast(member, member.ticket)
     taken = member.wanted
-    yield from _leave(member)
+    yield from _delete_node(member)
     return not taken
 
 
@@ -161,7 +161,7 @@ def _check_alone(member: Member) -> Recipe[None]:
                 raise foreign_child(path, name, "group")
     except ForeignNodeError:
         member.wanted = False
-        yield from _leave(member)
+        yield from _delete_node(member)
         raise
 
 
@@ -222,7 +222,7 @@ def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
         yield op.Discard(ticket)
 
 
-def _leave(member: Member) -> Recipe[None]:
+def _delete_node(member: Member) -> Recipe[None]:
     """Delete the node, if there is one."""
     # A membership with a ticket has its node: when the node goes, the watch in `_outlast` wakes the call, which then
     # clears the ticket.
@@ -270,10 +270,10 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
             listed_last = False
             while True:
                 # Data that are too large for one flight are read behind their watches.
-                look = op.Exists if large else op.Get
-                looks = [look(f"{path}/{name}", ticket) for name in names]
+                read = op.Exists if large else op.Get
+                reads = [read(f"{path}/{name}", ticket) for name in names]
                 # The existence of the group is read, and watched, first, so that no creation of its node is missed.
-                _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *looks))
+                _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *reads))
                 if large:
                     nodes = yield from get_all([f"{path}/{name}" for name in names])
                 complete = set(listed) == set(names)

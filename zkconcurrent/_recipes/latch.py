@@ -37,7 +37,7 @@ def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str])
             f"the latch at {path!r} was made with a count of {theirs}, not {count}: all clients must give the same; "
             "destroy() it if no client uses it any more"
         )
-    return max(0, count - sum(int(said[1]) for name in names if (said := CHILD.fullmatch(name))))
+    return max(0, count - sum(int(match[1]) for name in names if (match := CHILD.fullmatch(name))))
 
 
 def read(path: str, node: op.Node) -> int:
@@ -46,10 +46,10 @@ def read(path: str, node: op.Node) -> int:
     Raises:
         ForeignNodeError: the node is not a latch's.
     """
-    said = _DATA.fullmatch(node.data)
-    if said is None:
+    match = _DATA.fullmatch(node.data)
+    if match is None:
         raise foreign_data(path, node.data, "a CountDownLatch's is like b'3 count'")
-    return int(said[1])
+    return int(match[1])
 
 
 def data(count: int) -> bytes:
@@ -57,7 +57,7 @@ def data(count: int) -> bytes:
     return b"%d count" % count
 
 
-def look(path: str, count: int) -> Recipe[int]:
+def read_remaining(path: str, count: int) -> Recipe[int]:
     """Return how much is left, read behind a `sync`. A latch that was never used needs no node."""
     _, node, names = yield op.Sync(path), op.Get(path), op.Children(path)
     if node is None:

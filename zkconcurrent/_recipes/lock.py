@@ -24,10 +24,10 @@ from .._protocol.operations import Recipe
 from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
 from .._protocol.way_to_grant import Way
-from .nodes import FirstLook, Lacking, missing
+from .nodes import Lacking, PathCheck, missing
 
-Look: TypeAlias = Callable[["Ticket", Sequence[str]], None]
-"""Looks at what an acquire would wait for: see `acquire`."""
+CheckWait: TypeAlias = Callable[["Ticket", Sequence[str]], None]
+"""Checks what an acquire would wait for, and may refuse the wait: see `acquire`."""
 
 FindMissing: TypeAlias = Callable[[op.Container], Recipe["Lacking | None"]]
 """Finds, or makes, a queue that is missing: see `create`."""
@@ -37,8 +37,8 @@ def acquire(
     path: str,
     rule: Rule,
     data: bytes,
-    first: FirstLook | None = None,
-    look: Look | None = None,
+    path_check: PathCheck | None = None,
+    check_wait: CheckWait | None = None,
     *,
     marked: bool = False,
 ) -> Recipe[Ticket]:
@@ -48,19 +48,19 @@ def acquire(
         path: the queue.
         rule: how it decides.
         data: the content of our node.
-        first: the look at the path of the primitive to which the queue belongs, if that lies above it.
-        look: called once each node of ours has queued behind others, with the ticket, and the nodes ahead that exclude
-            it; it may refuse to wait.
-        marked: the data tell of its owner's holds; a candidate's are its own, whatever they say.
+        path_check: checks the path of the primitive to which the queue belongs, if that lies above the queue.
+        check_wait: called once for each node of ours that queues behind others, with the ticket, and the nodes ahead
+            that exclude it. It may raise an error, which refuses the wait.
+        marked: the data name its owner's holds. Never set for a candidate, whose data are the program's own.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
         ticket: Ticket = yield op.NewTicket(path, marked)
         listing = op.Children(path, ticket)
-        looked = look is None
+        checked = check_wait is None
         try:
-            names = yield from join(ticket, rule, data, first=first)
+            names = yield from join(ticket, rule, data, path_check=path_check)
             assert ticket.name is not None
             while True:
                 ahead = blocker(ticket.name, names, rule)
@@ -71,9 +71,9 @@ def acquire(
                     yield op.ProveLease(ticket)
                     names = yield listing
                 else:
-                    if not looked and look is not None:
-                        look(ticket, in_the_way(ticket.name, names, rule))
-                        looked = True
+                    if not checked and check_wait is not None:
+                        check_wait(ticket, in_the_way(ticket.name, names, rule))
+                        checked = True
                     way = Way.of(ticket.name, names, rule, ticket.session, ticket.listed_on)
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
@@ -90,7 +90,7 @@ def acquire(
             yield op.Discard(ticket)
 
 
-def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = None) -> Recipe[Ticket | None]:
+def try_acquire(path: str, rule: Rule, data: bytes, path_check: PathCheck | None = None) -> Recipe[Ticket | None]:
     """Acquire without waiting; None if another contender is in the way."""
     _, names = yield op.Sync(path), op.Children(path)
     check_queue(path, names, rule)
@@ -98,7 +98,7 @@ def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = No
         return None
     ticket: Ticket = yield op.NewTicket(path)
     try:
-        names = yield from join(ticket, rule, data, first=first)
+        names = yield from join(ticket, rule, data, path_check=path_check)
         assert ticket.name is not None
         while blocker(ticket.name, names, rule) is None:
             if (yield op.Grant(ticket)):
@@ -113,7 +113,7 @@ def try_acquire(path: str, rule: Rule, data: bytes, first: FirstLook | None = No
 
 
 def join(
-    ticket: Ticket, rule: Rule, data: bytes, find_missing: FindMissing = missing, first: FirstLook | None = None
+    ticket: Ticket, rule: Rule, data: bytes, find_missing: FindMissing = missing, path_check: PathCheck | None = None
 ) -> Recipe[Sequence[str]]:
     """Create the ticket's node at the tail of its queue; return a listing that has it.
 
@@ -122,23 +122,22 @@ def join(
         rule: the queue's rule.
         data: the content of the node.
         find_missing: as for `create`.
-        first: as for `acquire`.
+        path_check: as for `acquire`.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
         ForeignNodeError: another kind of primitive uses the path.
     """
     reads: tuple[op.Children, ...] = (op.Children(ticket.path, ticket),)
-    if first is not None:
-        reads, find_missing = (*reads, *first.reads()), first.missing
+    if path_check is not None:
+        reads, find_missing = (*reads, *path_check.reads()), path_check.missing
     seen = yield from create(ticket, rule.role, data, reads, find_missing)
     names: Sequence[str] = seen[0]
     ticket.check_sequence(rule)
     check(ticket, names, rule)
-    if first is not None:
-        first.take(seen[1:])
-        if not first.done:
-            yield from first.look()
+    if path_check is not None:
+        path_check.check_listing(seen[1:])
+        yield from path_check.check_now()
     return names
 
 

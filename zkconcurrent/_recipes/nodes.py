@@ -90,16 +90,16 @@ _MARKS = {
 }
 
 
-class FirstLook:
-    """The first look of a client at what else is at the path of a primitive whose nodes lie in folders below it.
+class PathCheck:
+    """A client's check, once, that no other kind of primitive uses the path. Its own nodes lie in folders below.
 
-    The primitive's contenders never list its path, only the folders. So the first of their calls does, behind the
-    creation of its own nodes: of two kinds that come at the same moment, at least one sees the other.
+    The primitive's contenders never list its path, only the folders. So the client's first call lists the path, after
+    it has created its own nodes: if two kinds come at the same moment, at least one of them sees the other.
 
     Attributes:
         path: the primitive's path.
         kind: the kind of primitive.
-        done: the client has looked.
+        done: the client has checked the path.
     """
 
     __slots__ = ("done", "kind", "path")
@@ -110,11 +110,11 @@ class FirstLook:
         self.done = False
 
     def reads(self) -> tuple[op.Children, ...]:
-        """Return the operations of the look; none if it is done."""
+        """Return the operations that read the path; none if the check is done."""
         return () if self.done else (op.Children(self.path),)
 
-    def take(self, listed: Sequence[Sequence[str]]) -> None:
-        """Take the results of `reads`.
+    def check_listing(self, listed: Sequence[Sequence[str]]) -> None:
+        """Check the results of `reads`.
 
         Raises:
             ForeignNodeError: another kind of primitive uses the path.
@@ -125,32 +125,33 @@ class FirstLook:
             check_folders(self.path, names, self.kind)
             self.done = True
 
-    def look(self) -> Recipe[None]:
-        """Look now; errors as `take`."""
-        self.take([(yield op.Children(self.path))])
+    def check_now(self) -> Recipe[None]:
+        """Read the path and check it, unless that is done; errors as `check_listing`."""
+        if not self.done:
+            self.check_listing([(yield op.Children(self.path))])
 
     def missing(self, *parts: op.Container | op.Create) -> Recipe[Lacking]:
-        """Return what creates those of our own nodes that are missing; errors as `take`.
+        """Return what creates those of our own nodes that are missing; errors as `check_listing`.
 
-        A refused primitive thus leaves no nodes. The look behind their creation is still to come.
+        The path is checked before they are created, so a refused primitive leaves no nodes. It is checked again after.
         """
         lacking, listed = yield from missing_beside(parts, op.Children(self.path))
-        self.take(listed)
+        self.check_listing(listed)
         self.done = False
         return lacking
 
 
-def lay_out(*parts: op.Container | op.Create, first: FirstLook | None = None) -> Recipe[bool]:
+def lay_out(*parts: op.Container | op.Create, path_check: PathCheck | None = None) -> Recipe[bool]:
     """Create those of some nodes that are missing, and the containers above them, all in one request.
 
     Args:
         parts: the nodes, each after the nodes above it.
-        first: refuses a path that another kind of primitive uses.
+        path_check: refuses a path that another kind of primitive uses.
 
     Returns:
         Whether this has created the missing ones for certain. Otherwise another kind may have created the node.
     """
-    find_missing = missing if first is None else first.missing
+    find_missing = missing if path_check is None else path_check.missing
     while lacking := (yield from find_missing(*parts)):
         # A missing parent was just reaped: look again.
         with suppress(op.NoNode):
@@ -164,7 +165,7 @@ def lay_out_marked(
     top: op.Create,
     parts: Sequence[op.Container | op.Create],
     is_marked: Callable[[op.Node], bool],
-    look: Callable[[op.Node, Sequence[str]], Recipe[None]] | None = None,
+    check_more: Callable[[op.Node, Sequence[str]], Recipe[None]] | None = None,
 ) -> Recipe[None]:
     """Create the missing nodes of a primitive that marks the node at its path by data, all in one request.
 
@@ -174,7 +175,7 @@ def lay_out_marked(
         parts: create the nodes below it.
         is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises an
             error for a mark that is not ours.
-        look: refuses the node at the path, with its children, if that takes more reads.
+        check_more: a recipe that reads more, and refuses a node at the path that is not ours, given its children.
 
     Raises:
         ForeignNodeError: the path belongs to something else.
@@ -184,8 +185,8 @@ def lay_out_marked(
         while True:
             lacking, (node, names) = yield from missing_beside((top, *parts), op.Get(path), op.Children(path))
             marked = node is None or is_marked(node)
-            if node is not None and look is not None:
-                yield from look(node, names)
+            if node is not None and check_more is not None:
+                yield from check_more(node, names)
             check_folders(path, names, kind)
             if not marked:
                 # An operator has made the node, or a program on Curator has, as the parent of its items.

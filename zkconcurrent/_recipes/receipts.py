@@ -91,7 +91,7 @@ class Receipt:
         """Whether its member is of the present session, and its node there, as far as is known."""
         return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
 
-    def begin(self, session: int) -> None:
+    def note_session(self, session: int) -> None:
         """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
             self.before = self.unfinished
@@ -268,11 +268,8 @@ def write(
             raise why.pop()
         mine: tuple[op.Part, ...] = (op.Check(member.node),) if pending_write.view.members else ()
         if count:
-            mine = (
-                op.SetNode(
-                    member.node, member_data(pending_write.label, receipt.unfinished - receipt.before + count), -1
-                ),
-            )
+            data = member_data(pending_write.label, receipt.unfinished - receipt.before + count)
+            mine = (op.SetNode(member.node, data, -1),)
         step = op.Multi(
             member, (*mine, *parts, op.SetNode(receipt.path, b"", receipt.version)), awaits_reply_past_deadline=True
         )
@@ -376,7 +373,7 @@ def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
             yield op.Discard(receipt.member)
             receipt.member = None
         ticket: Ticket = yield op.NewTicket(view.members or view.folder)
-        receipt.begin(ticket.session)
+        receipt.note_session(ticket.session)
         try:
             if view.members:
                 yield from view.enter(ticket, receipt, pending_write.label)

@@ -46,18 +46,18 @@ from .._protocol.permits import count, number_in
 from .._protocol.rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
 from .._protocol.ticket import State, Ticket
 from .lock import create
-from .nodes import FirstLook, foreign_data, lay_out
+from .nodes import PathCheck, foreign_data, lay_out
 
 
-class Layout(NamedTuple):
+class SemaphoreLayout(NamedTuple):
     """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there.
 
-    `first` is the client's first look at the path.
+    `path_check` refuses a path that another kind of primitive uses.
     """
 
     path: str
     value: int | None
-    first: FirstLook
+    path_check: PathCheck
 
     @property
     def locks(self) -> str:
@@ -89,7 +89,7 @@ class SemaphoreSnapshot(NamedTuple):
 
 
 def acquire(
-    at: Layout,
+    at: SemaphoreLayout,
     permits: int,
     data: bytes,
     *,
@@ -120,75 +120,74 @@ def acquire(
     Source: Curator's `InterProcessSemaphoreV2`.
     """
     if not wait:
-        sight = yield from ask(at)
-        if sight.size < permits:
-            too_few(sight.size)
-        if not (yield from is_room(at, in_the_way(None, sight.queue, MUTEX), sight.free, permits)):
+        snapshot = yield from query(at)
+        if snapshot.size < permits:
+            too_few(snapshot.size)
+        if not (yield from enough(at, in_the_way(None, snapshot.queue, MUTEX), snapshot.free, permits)):
             return None
-    said = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
+    queued_data = json.dumps({**json.loads(queued or data), "permits": permits, "try": not wait}).encode()
     asks, first = near_deadline or not wait, wait
     while True:
         ticket: Ticket = yield op.NewTicket(at.locks)
         leases: list[Ticket] = []
         try:
-            sight = yield from join(ticket, at, said)
-            if first and sight.size < permits:
-                too_few(sight.size)
+            snapshot = yield from join(ticket, at, queued_data)
+            if first and snapshot.size < permits:
+                too_few(snapshot.size)
             first = False
             while True:
-                if ticket.name is None or ticket.name not in sight.queue:
+                if ticket.name is None or ticket.name not in snapshot.queue:
                     raise op.NodeGone
-                ahead = blocker(ticket.name, sight.queue, MUTEX)
+                ahead = blocker(ticket.name, snapshot.queue, MUTEX)
                 if asks:
-                    asks = yield from is_room(at, in_the_way(ticket.name, sight.queue, MUTEX), sight.free, permits)
+                    asks = yield from enough(at, in_the_way(ticket.name, snapshot.queue, MUTEX), snapshot.free, permits)
                     if not (asks or wait):
                         yield op.Discard(ticket)
                         return None
                 seen = None
                 if ahead:
-                    del sight  # as in `lock.acquire`
+                    del snapshot  # as in `lock.acquire`
                     seen = yield op.WaitGone(ticket, ahead, reads(at, ticket), asks)
-                elif sight.free >= permits:
-                    yield from take(ticket, leases, at, permits, data)
+                elif snapshot.free >= permits:
+                    yield from take_permits(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
-                    return leases, sight.size
+                    return leases, snapshot.size
                 else:
-                    del sight
+                    del snapshot
                     out, node, added = yield op.Watch(ticket, reads(at, ticket)[1:])  # not the queue
                     free = size(at, node, added) - len(out)
                     del out, added
                     if free < permits:
                         yield op.Wait(ticket)
-                sight = yield from look(at, ticket, seen=seen)
+                snapshot = yield from read_snapshot(at, ticket, seen=seen)
                 del seen
         except op.Requeue:
             for each in (ticket, *leases):
                 yield op.Discard(each)
 
 
-def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[SemaphoreSnapshot]:
+def join(ticket: Ticket, at: SemaphoreLayout, data: bytes) -> Recipe[SemaphoreSnapshot]:
     """Create the ticket's node at the tail of the queue; return the look that follows.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
     """
-    all_reads = *reads(at, ticket), *at.first.reads()
-    seen = yield from create(ticket, MUTEX.role, data, all_reads, lambda _: at.first.missing(*shared(at)))
+    all_reads = *reads(at, ticket), *at.path_check.reads()
+    seen = yield from create(ticket, MUTEX.role, data, all_reads, lambda _: at.path_check.missing(*shared(at)))
     ticket.check_sequence(MUTEX)
-    sight = yield from look(at, ticket, seen=seen)
-    if not at.first.done:
-        yield from at.first.look()
-    return sight
+    snapshot = yield from read_snapshot(at, ticket, seen=seen)
+    yield from at.path_check.check_now()
+    return snapshot
 
 
-def reads(at: Layout, ticket: Ticket | None) -> tuple[op.Children | op.Get, ...]:
+def reads(at: SemaphoreLayout, ticket: Ticket | None) -> tuple[op.Children | op.Get, ...]:
     """Return the operations that read a whole semaphore."""
     permits = op.Get(at.permits, ticket), op.Children(at.permits, ticket)
     return (op.Children(at.locks, ticket), op.Children(at.leases, ticket), *permits)
 
 
-def look(
-    at: Layout, ticket: Ticket | None, *before: op.Sync, seen: Sequence[Any] | None = None
+def read_snapshot(
+    at: SemaphoreLayout, ticket: Ticket | None, *before: op.Sync, seen: Sequence[Any] | None = None
 ) -> Recipe[SemaphoreSnapshot]:
     """Read a whole semaphore, behind a `sync`, if given.
 
@@ -204,9 +203,9 @@ def look(
     """
     while True:
         if seen is None:
-            seen = (yield (*before, *reads(at, ticket), *at.first.reads()))[len(before) :]
+            seen = (yield (*before, *reads(at, ticket), *at.path_check.reads()))[len(before) :]
         queue, leases, node, added, *listed = seen
-        at.first.take(listed)
+        at.path_check.check_listing(listed)
         there = size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)
@@ -216,10 +215,10 @@ def look(
             return SemaphoreSnapshot(queue, leases, there)
         before, seen = (), None
         # The first client sets the value.
-        yield from lay_out(*shared(at), first=at.first)
+        yield from lay_out(*shared(at), path_check=at.path_check)
 
 
-def shared(at: Layout) -> tuple[op.Container | op.Create, ...]:
+def shared(at: SemaphoreLayout) -> tuple[op.Container | op.Create, ...]:
     """Return what creates the nodes that every client shares.
 
     Raises:
@@ -230,7 +229,7 @@ def shared(at: Layout) -> tuple[op.Container | op.Create, ...]:
     return op.Container(at.locks), op.Container(at.leases), op.Create(at.permits, str(at.value).encode())
 
 
-def size(at: Layout, node: op.Node | None, added: Sequence[str]) -> int:
+def size(at: SemaphoreLayout, node: op.Node | None, added: Sequence[str]) -> int:
     """Return how many permits there are.
 
     Args:
@@ -256,13 +255,13 @@ def size(at: Layout, node: op.Node | None, added: Sequence[str]) -> int:
     return number + count(added)
 
 
-def _missing(at: Layout) -> ValueError:
+def _missing(at: SemaphoreLayout) -> ValueError:
     return ValueError(
         f"there is no semaphore {at.path!r}, so value=None can't take its number of permits: give a value"
     )
 
 
-def read(at: Layout, node: op.Node) -> tuple[int, bool]:
+def read(at: SemaphoreLayout, node: op.Node) -> tuple[int, bool]:
     """Return the number in the node `permits`, and whether `resize` has written it.
 
     Raises:
@@ -274,7 +273,7 @@ def read(at: Layout, node: op.Node) -> tuple[int, bool]:
     return found
 
 
-def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
+def enough(at: SemaphoreLayout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
     """Return whether enough permits will be left for us after all contenders ahead have had theirs.
 
     A contender ahead that waits for more permits than are free holds us up, so the answer is no. A contender that only
@@ -301,13 +300,13 @@ def wanted(data: bytes, curators: int) -> tuple[int, bool]:
         curators: how many, if Curator made the node, as it does not say.
     """
     try:
-        said = json.loads(data)
-        return int(said["permits"]), bool(said["try"])
+        fields = json.loads(data)
+        return int(fields["permits"]), bool(fields["try"])
     except op.MALFORMED:
         return curators, False
 
 
-def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: bytes) -> Recipe[None]:
+def take_permits(ticket: Ticket, leases: list[Ticket], at: SemaphoreLayout, permits: int, data: bytes) -> Recipe[None]:
     """Replace the ticket's node by the leases, in one `multi`, and hold them.
 
     The `multi` deletes the ticket's node, so it applies at most once. After a lost reply it is sent again while that
@@ -338,7 +337,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
             pass
         except op.NoNode:
             # The ticket's node is missing, or the leases' parent.
-            yield from lay_out(*shared(at), first=at.first)
+            yield from lay_out(*shared(at), path_check=at.path_check)
         if (yield from find_leases(ticket, leases)):
             yield op.MarkDeleted(ticket)
             break
@@ -374,7 +373,7 @@ def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
     return True
 
 
-def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
+def add(at: SemaphoreLayout, permits: int, unique: str) -> Recipe[int]:
     """Add permits exactly once, even if replies are lost; return how many there are.
 
     Args:
@@ -386,7 +385,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
         node, added = yield op.Get(at.permits), op.Children(at.permits)
         there = size(at, node, added)
         if node is None:
-            yield from lay_out(*shared(at), first=at.first)
+            yield from lay_out(*shared(at), path_check=at.path_check)
             continue
         try:
             yield op.CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
@@ -395,7 +394,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
             continue  # destroyed meanwhile
 
 
-def resize(at: Layout, permits: int) -> Recipe[int]:
+def resize(at: SemaphoreLayout, permits: int) -> Recipe[int]:
     """Set the number of permits, the added ones included; return it.
 
     The write names the version that was read. If it fails because another client has resized in between, or may have
@@ -405,7 +404,7 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
         _, node, added = yield op.Sync(at.permits), op.Get(at.permits), op.Children(at.permits)
         size(at, node, added)
         if node is None:
-            yield from lay_out(*shared(at), first=at.first)
+            yield from lay_out(*shared(at), path_check=at.path_check)
             continue
         written, seen = None, None
         try:
@@ -420,6 +419,6 @@ def resize(at: Layout, permits: int) -> Recipe[int]:
             return permits
 
 
-def ask(at: Layout) -> Recipe[SemaphoreSnapshot]:
+def query(at: SemaphoreLayout) -> Recipe[SemaphoreSnapshot]:
     """Look at a whole semaphore, behind a `sync`."""
-    return look(at, None, op.Sync(at.path))
+    return read_snapshot(at, None, op.Sync(at.path))

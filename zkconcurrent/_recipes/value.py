@@ -43,7 +43,7 @@ Decide: TypeAlias = Callable[[bytes, int], tuple[bytes | None, R]]
 """Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
 
 
-class Layout(NamedTuple):
+class ValueLayout(NamedTuple):
     """The nodes of a value.
 
     Attributes:
@@ -94,7 +94,7 @@ class Seen(NamedTuple):
     age: int = 0
 
 
-def parts(at: Layout) -> tuple[op.Create, op.Container, op.Container]:
+def parts(at: ValueLayout) -> tuple[op.Create, op.Container, op.Container]:
     """Return what creates the value, its receipts and its queue. The receipts mark the node as a value: see `check`."""
     return op.Create(at.path, at.initial), op.Container(at.receipts), op.Container(at.queue)
 
@@ -106,7 +106,7 @@ class ValueView(ReceiptPool):
         at: the value's nodes.
     """
 
-    def __init__(self, at: Layout) -> None:
+    def __init__(self, at: ValueLayout) -> None:
         super().__init__(at.receipts)
         self.at = at
 
@@ -137,10 +137,6 @@ class ValueView(ReceiptPool):
             raise foreign_child(at.path, QUEUE, at.kind)
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class Change:
     """The change that one call makes to the value.
 
@@ -160,7 +156,7 @@ class Change:
     def __init__(self, decide: Decide[Any], *, alone: bool) -> None:
         self.decide = decide
         self.alone = alone
-        self.wake: Callable[[], None] = _nothing
+        self.wake: Callable[[], None] = lambda: None
         self.batch: ValueBatch | None = None
         self.gone = False
         self.done = False
@@ -177,22 +173,22 @@ class ValueBatch(PendingWrite):
         outcomes: the result and the error of each, as last decided.
         data: the value's data after the changes.
         unchanged: the value as seen when the batch was last decided, if the changes leave it as it is.
-        turn: the turn in which its changes wait, while the batch is settled.
+        combiner: the `Combiner` in which its changes wait, while the batch is settled.
         queues: the batch may wait in the queue; otherwise it competes until it is applied.
     """
 
     view: ValueView
     decides_anew = True
 
-    def __init__(self, register: ValueView, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
-        super().__init__(register, label)
+    def __init__(self, view: ValueView, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
+        super().__init__(view, label)
         self.queues = queues
         self.changes = changes
         self.leader = changes[0]
         self.outcomes: list[tuple[object, BaseException | None]] = []
         self.data = b""
         self.unchanged: Seen | None = None
-        self.turn: Any = None
+        self.combiner: Any = None
 
     @property
     def left(self) -> bool:
@@ -222,7 +218,7 @@ class ValueBatch(PendingWrite):
             change.done = True
 
 
-def look(at: Layout) -> Recipe[bytes]:
+def read_value(at: ValueLayout) -> Recipe[bytes]:
     """Return the value, read behind a `sync`. One that was never set needs no node."""
     _, node = yield op.Sync(at.path), op.Get(at.path)
     if node is None:
@@ -317,7 +313,7 @@ def apply_in_turn(batch: ValueBatch) -> Recipe[bool]:
             yield op.Discard(ticket)
 
 
-def make(at: Layout) -> Recipe[None]:
+def make(at: ValueLayout) -> Recipe[None]:
     """Make the value, with the parent of its receipts, unless a node is there, which may be another kind's."""
     value, receipts, _ = parts(at)
     lacking = yield from missing(value, receipts)
@@ -327,7 +323,7 @@ def make(at: Layout) -> Recipe[None]:
             yield op.CreateTogether(lacking)
 
 
-def read(at: Layout) -> Recipe[Seen]:
+def read_or_make(at: ValueLayout) -> Recipe[Seen]:
     """Return the value, read behind a `sync`; a node that is missing is made."""
     while True:
         _, node = yield op.Sync(at.path), op.Get(at.path)
@@ -337,7 +333,7 @@ def read(at: Layout) -> Recipe[Seen]:
         yield from make(at)
 
 
-def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
+def wait_until(at: ValueLayout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
     """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
     last: Seen | None = None
 

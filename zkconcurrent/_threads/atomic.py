@@ -8,7 +8,7 @@ from collections.abc import Callable
 from .._arguments.functions import check_callable
 from .._arguments.paths import check_path
 from .._kazoo.link import KazooClient
-from .._recipes.value import Layout, look
+from .._recipes.value import ValueLayout, read_value
 from .base.primitive import kind_of
 from .base.value_base import BaseValue
 
@@ -50,7 +50,7 @@ class AtomicLong(BaseValue):
     _size = 8
 
     def __init__(self, client: KazooClient, path: str) -> None:
-        self._at = Layout(check_path(path), self._kind, bytes(self._size), self._size)
+        self._at = ValueLayout(check_path(path), self._kind, bytes(self._size), self._size)
         super().__init__(client, path)
 
     def get(self) -> int:
@@ -60,7 +60,7 @@ class AtomicLong(BaseValue):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path has other data.
         """
-        return self._run_query(look(self._at), _number)
+        return self._run_query(read_value(self._at), _number)
 
     def set(self, value: int) -> None:
         """Set the number.

@@ -15,8 +15,8 @@ from .._engine.driver import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Recipe, Requeue
-from .._recipes.barrier import abort, finish, leave, outlast, read_state, reset, wait, withdraw
-from .._recipes.barrier_state import BarrierContent, Party, View, most_parties
+from .._recipes.barrier import abort, finish, give_up, outlast, read_state, reset, wait, withdraw
+from .._recipes.barrier_state import BarrierContent, BarrierView, Party, most_parties
 from .._recipes.destroy import Users, destroy
 from .._runtime import waiting
 from .._runtime.stacks import frames_from
@@ -98,7 +98,7 @@ class Barrier(Primitive):
         self._parties = parties
         self._action = action
         self._timeout = timeout
-        self._view = View(self._path, parties)
+        self._view = BarrierView(self._path, parties)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until all parties have arrived, and go on together.
@@ -171,7 +171,7 @@ class Barrier(Primitive):
             return (yield from call.run(outlast(party), now() + patience))
         # A party that may have arrived also waits for a reconnect: if other parties have passed with it, it must report
         # the same outcome as they do.
-        return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
+        return (yield from call.run(give_up(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
 
     def _act(self, party: Party) -> None:  # noqa: ARG002
         # `_acting` finds the party on the stack.
@@ -181,7 +181,7 @@ class Barrier(Primitive):
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
             call = Call(self._session, self._path)
-            call.wait(call.run(leave(party)))
+            call.wait(call.run(give_up(party)))
 
     def _departing(self, call: Call, party: Party, error: BaseException, late: deque[BaseException]) -> Steps[None]:
         """Have a party leave the barrier after its wait was interrupted or has failed: no other party counts it then.
@@ -191,7 +191,7 @@ class Barrier(Primitive):
         """
         session, ticket, now = self._session, party.ticket, self._session.now()
         if self._withdraw is None or isinstance(error, Exception):
-            yield from call.outlast(partial(leave, party, struck=True), now, now, late.append)
+            yield from call.outlast(partial(give_up, party, struck=True), now, now, late.append)
             return
         # If no thread can be started, this raises while the call still has the ticket, and the call discards it.
         self._withdraw(party)

@@ -78,9 +78,9 @@ class Condition(Primitive):
             )
         self._lock = lock if lock is not None else RLock(client, mine)
         self._lock_core = core_of(self._lock)
-        self._first = self._share_first_look("Condition")
+        self._path_check = self._share_path_check("Condition")
         if mine == f"{self._path}/{self._part}":
-            self._lock_core.first_look = self._first
+            self._lock_core.path_check = self._path_check
 
     # -- the lock ------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Condition(Primitive):
         """Return the wait, and the steps of its first part."""
         hold = self._held("wait on")
         self._lock_core.check_may_wait()
-        wait = ConditionWait(self._lock_core, self._waiters, hold, self._identity(), self._first)
+        wait = ConditionWait(self._lock_core, self._waiters, hold, self._identity(), self._path_check)
         return wait, wait.steps(self._until(timeout))
 
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:

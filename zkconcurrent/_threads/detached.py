@@ -145,8 +145,8 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         if wait:
             core.note_wait(call, me, deadline)
         unique = as_detached(new_uuid())
-        look = core.look(call, me, deadline, queued)
-        recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, look=look)
+        check_wait = core.look(call, me, deadline, queued)
+        recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, check_wait=check_wait)
         held = yield from call.run(recipe, deadline)
         self._session.long_waits.ended(call, acquired=held is not None)
         if held is None:

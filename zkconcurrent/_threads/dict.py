@@ -170,7 +170,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     def remove(self, key: str, value: V, /) -> bool:
         """Remove a key if it has that value; return whether it was removed. Atomic."""
         matches = self._equals(key, value)
-        return self._remove(key, partial(write.take, matches=matches), None, lambda found: found is not None)
+        return self._remove(key, partial(write.pop, matches=matches), None, lambda found: found is not None)
 
     @overload
     def pop(self, key: str, /) -> V: ...
@@ -199,7 +199,7 @@ class Dict(MapBase, MutableMapping[str, V]):
                 raise KeyError(key)
             return default
 
-        return self._remove(key, partial(write.take, matches=accepts), None, popped)
+        return self._remove(key, partial(write.pop, matches=accepts), None, popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove an arbitrary entry and return its key and value. Only one client gets it.

@@ -17,7 +17,7 @@ from .._runtime.identity import HOST
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.this_process import getpid
-from .base.candidacy import Candidate, LeaderLock, core_of_seat
+from .base.candidacy import Candidate, LeaderLock, core_of_leader_lock
 from .base.held import HeldByThread
 from .base.primitive import PickledByPath, kind_of, reports_loss
 
@@ -29,9 +29,9 @@ T = TypeVar("T")
 class Term(HeldByThread):
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
-        super().__init__(core_of_seat(seat), hold)
-        self._leader_lock: LeaderLock = seat
+    def __init__(self, leader_lock: LeaderLock, hold: Hold) -> None:
+        super().__init__(core_of_leader_lock(leader_lock), hold)
+        self._leader_lock: LeaderLock = leader_lock
 
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
@@ -52,23 +52,23 @@ class Term(HeldByThread):
 class Leading:
     """A `with` block that leads; `Election.lead` makes it."""
 
-    def __init__(self, seat: LeaderLock, timeout: float | None) -> None:
+    def __init__(self, leader_lock: LeaderLock, timeout: float | None) -> None:
         if timeout is not None:
             check_seconds("timeout", timeout)
-        self._leader_lock = seat
+        self._leader_lock = leader_lock
         self._timeout = timeout
         self._hold: Hold | None = None
 
     def __enter__(self) -> Term:
         if self._hold is not None:
             raise RuntimeError("a lead() is for one block: call lead() again for the next")
-        seat, core = self._leader_lock, core_of_seat(self._leader_lock)
+        leader_lock, core = self._leader_lock, core_of_leader_lock(self._leader_lock)
         before = core.mine()
         try:
-            seat.hold(None if self._timeout is None else max(self._timeout, 0.0)).__enter__()
+            leader_lock.hold(None if self._timeout is None else max(self._timeout, 0.0)).__enter__()
             hold = self._hold = core.mine()
             assert hold is not None
-            return Term(seat, hold)
+            return Term(leader_lock, hold)
         except BaseException:
             # If an interrupt struck after the grant, the block does not run, and the term must end.
             insist(lambda: self._drop(core.mine(), before))
@@ -92,7 +92,7 @@ class Leading:
 
     def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
         if hold is not None and hold is not before:
-            core_of_seat(self._leader_lock).drop(hold)
+            core_of_leader_lock(self._leader_lock).drop(hold)
 
 
 class Election(PickledByPath):

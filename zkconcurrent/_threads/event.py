@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 
 from .._recipes.destroy import Tree, destroy
-from .._recipes.event import Flag, look, turn, wait
+from .._recipes.event import Flag, read_flag, set_flag, wait
 from .base.primitive import Primitive, discard_result, kind_of
 
 
@@ -48,7 +48,7 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not an event's.
         """
-        return self._run_query(look(self._path), _is_set)
+        return self._run_query(read_flag(self._path), _is_set)
 
     def isSet(self) -> bool:  # noqa: N802 - as threading calls it
         """Return whether the flag is set: the old name of `is_set`."""
@@ -57,11 +57,11 @@ class Event(Primitive):
 
     def set(self) -> None:
         """Set the flag and wake all waiters; wait for ZooKeeper's reply. Errors as `is_set`."""
-        return self._run_and_note(turn(self._path, True), discard_result)
+        return self._run_and_note(set_flag(self._path, True), discard_result)
 
     def clear(self) -> None:
         """Clear the flag; wait for ZooKeeper's reply. Errors as `is_set`."""
-        return self._run_and_note(turn(self._path, False), discard_result)
+        return self._run_and_note(set_flag(self._path, False), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
@@ -79,7 +79,7 @@ class Event(Primitive):
         """
         deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
-            return self._run_query(look(self._path), _is_set, deadline)
+            return self._run_query(read_flag(self._path), _is_set, deadline)
         return self._run_and_note(wait(self._path), lambda _: True, deadline)
 
     def destroy(self) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from .._arguments.limits import check_int, check_positive
 from .._kazoo.link import KazooClient
 from .._recipes.destroy import Tree, destroy
-from .._recipes.latch import CHILD, count_down, look, read, wait
+from .._recipes.latch import CHILD, count_down, read, read_remaining, wait
 from .base.primitive import Primitive, discard_result, kind_of
 
 
@@ -51,7 +51,7 @@ class CountDownLatch(Primitive):
     @property
     def count(self) -> int:
         """How much is left to count down; asks the leader, and waits for the reply."""
-        return self._run_query(look(self._path, self._count), int)
+        return self._run_query(read_remaining(self._path, self._count), int)
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; an open latch stays open. Waits for ZooKeeper.
@@ -82,7 +82,7 @@ class CountDownLatch(Primitive):
         """
         deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
-            return self._run_query(look(self._path, self._count), lambda left: left == 0, deadline)
+            return self._run_query(read_remaining(self._path, self._count), lambda left: left == 0, deadline)
         return self._run_and_note(wait(self._path, self._count), lambda left: left == 0, deadline)
 
     def destroy(self) -> None:

@@ -83,12 +83,12 @@ class Queue(QueueBase[T]):
     def full(self) -> bool:
         """Return whether the queue has `maxsize` items, claimed ones included. Asks the leader."""
         most = self._layout.maxsize
-        return self._ask(lambda sight: 0 < most <= len(sight.listed))
+        return self._ask(lambda snapshot: 0 < most <= len(snapshot.listed))
 
     @property
     def is_shutdown(self) -> bool:
         """Whether the queue is shut down. Asks the leader."""
-        return self._ask(lambda sight: sight.closed)
+        return self._ask(lambda snapshot: snapshot.closed)
 
     def task_done(self) -> None:
         """Mark one item that `get()` has returned as done; `join()` waits until all are.

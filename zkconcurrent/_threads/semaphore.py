@@ -17,7 +17,7 @@ from .._protocol.operations import Children, Get, Recipe, Sync
 from .._protocol.permits import ADDED
 from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Tree, Users, destroy, users
-from .._recipes.semaphore import Layout, SemaphoreSnapshot, acquire, add, ask, read, resize
+from .._recipes.semaphore import SemaphoreLayout, SemaphoreSnapshot, acquire, add, query, read, resize
 from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.stacks import in_generator
@@ -40,7 +40,9 @@ class PermitCore(LockCore):
         bounded: whether more permits than exist are refused, in an acquire or a release.
     """
 
-    def __init__(self, path_state: PathState, identity: Callable[[], int], layout: Layout, bounded: bool) -> None:
+    def __init__(
+        self, path_state: PathState, identity: Callable[[], int], layout: SemaphoreLayout, bounded: bool
+    ) -> None:
         super().__init__(path_state, PERMIT, identity)
         self.layout = layout
         self.bounded = bounded
@@ -264,7 +266,7 @@ class Semaphore(LockBase):
         super().__init__(client, path, on_lost=on_lost, on_suspect=on_suspect, label=label, **limit)
 
     def _new_core(self) -> PermitCore:
-        layout = Layout(self._path, self._value, self._share_first_look("Semaphore"))
+        layout = SemaphoreLayout(self._path, self._value, self._share_path_check("Semaphore"))
         return PermitCore(self._path_state, self._identity, layout, self._bounded)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
@@ -334,26 +336,26 @@ class Semaphore(LockBase):
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
-        return self._look(lambda sight: sight.free <= 0)
+        return self._look(lambda snapshot: snapshot.free <= 0)
 
     def available(self) -> int:
         """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
 
         The result is negative while more permits are held than `resize` has left.
         """
-        return self._look(lambda sight: sight.free)
+        return self._look(lambda snapshot: snapshot.free)
 
     def _look(self, then: Callable[[SemaphoreSnapshot], T]) -> T:
         state = self._path_state
         notes, grants = state.notes, state.grants
 
-        def looked(sight: SemaphoreSnapshot) -> T:
+        def looked(snapshot: SemaphoreSnapshot) -> T:
             if state.notes == notes:  # as in `_run_query`
-                state.last_seen = sight.size
-            state.note_holders(PERMIT.role, sight.leases, grants)
-            return then(sight)
+                state.last_seen = snapshot.size
+            state.note_holders(PERMIT.role, snapshot.leases, grants)
+            return then(snapshot)
 
-        return self._run(ask(self._lock_core.layout), looked)
+        return self._run(query(self._lock_core.layout), looked)
 
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.

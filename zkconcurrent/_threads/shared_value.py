@@ -12,7 +12,7 @@ from .._arguments.paths import check_path
 from .._engine.driver import Call
 from .._errors import ForeignNodeError
 from .._kazoo.link import KazooClient
-from .._recipes.value import Layout, Seen, read, wait_until
+from .._recipes.value import Seen, ValueLayout, read_or_make, wait_until
 from .._runtime.public import public
 from .._runtime.waiting import Steps, call_user
 from .base.primitive import kind_of
@@ -82,7 +82,7 @@ class SharedValue(BaseValue, Generic[T]):
     def __init__(self, client: KazooClient, path: str, value: Any, *, codec: Codec[Any] = BYTES) -> None:
         self._value = value
         self._codec: Codec[T] = check_codec(codec)
-        self._at = Layout(check_path(path), self._kind, encoded(codec, value, path))
+        self._at = ValueLayout(check_path(path), self._kind, encoded(codec, value, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)
 
@@ -93,7 +93,7 @@ class SharedValue(BaseValue, Generic[T]):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not persistent, or the codec can't decode its data.
         """
-        return self._run(read(self._at), self._decode)
+        return self._run(read_or_make(self._at), self._decode)
 
     def set(self, value: T) -> None:
         """Set the value.
@@ -208,7 +208,7 @@ class SharedValue(BaseValue, Generic[T]):
     def _next(self, seen: Seen | None, timeout: float | None) -> Seen | None:
         return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
 
-    def _begins_equal(self, at: Layout) -> bool:
+    def _begins_equal(self, at: ValueLayout) -> bool:
         # A codec that encrypts or compresses may give other bytes each time.
         ours = self._at
         if at._replace(initial=ours.initial) != ours:

@@ -11,7 +11,7 @@ from .._engine.holds import Hold
 from .._kazoo.link import KazooClient
 from .._recipes.election import Leader
 from .._runtime.public import ErrorKind, Traceback, public
-from .._threads.base.candidacy import Candidate, LeaderLock, core_of_seat
+from .._threads.base.candidacy import Candidate, LeaderLock, core_of_leader_lock
 from .._threads.base.primitive import kind_of
 from .._threads.election import candidate_id, check_leader
 from ._held import Held, HeldByTask
@@ -30,32 +30,32 @@ _Core = of_tasks(LeaderLock)
 class Term(HeldByTask):
     """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
-    def __init__(self, seat: LeaderLock, hold: Hold) -> None:
-        super().__init__(core_of_seat(seat), hold)
-        self._leader_lock: LeaderLock = seat
+    def __init__(self, leader_lock: LeaderLock, hold: Hold) -> None:
+        super().__init__(core_of_leader_lock(leader_lock), hold)
+        self._leader_lock: LeaderLock = leader_lock
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
         # The calls of a task's seat are pending.
-        seat: Any = self._leader_lock
-        await seat.publish(self._hold, data)
+        leader_lock: Any = self._leader_lock
+        await leader_lock.publish(self._hold, data)
 
 
 class Leading:
     """An `async with` block that leads; `Election.lead` makes it."""
 
-    def __init__(self, twin: LockBase, seat: LeaderLock, timeout: float | None, cancel_on_loss: bool) -> None:
+    def __init__(self, twin: LockBase, leader_lock: LeaderLock, timeout: float | None, cancel_on_loss: bool) -> None:
         if timeout is not None:
             check_seconds("timeout", timeout)
-        self._seat = seat
+        self._leader_lock = leader_lock
         self._holding: Holding[Held] = Holding(
             twin, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss
         )
 
     async def __aenter__(self) -> Term:
-        seat = self._seat
+        leader_lock = self._leader_lock
         held = await self._holding.__aenter__()
-        return Term(seat, held._hold)
+        return Term(leader_lock, held._hold)
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         await self._holding.__aexit__(kind, error, traceback)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .._kazoo.link import KazooClient
-from .._recipes.event import Flag, turn
+from .._recipes.event import Flag, set_flag
 from .._threads import event as _event
 from .._threads.base.primitive import discard_result
 from ._tasks import Completion, of_tasks
@@ -45,7 +45,7 @@ class Event(PrimitiveTwin):
         core = self._core
         self._session.check_usable(self.path)
         core._path_state.note(Flag(0, wanted))
-        return self._in_background(core._run_query(turn(self.path, wanted), discard_result))
+        return self._in_background(core._run_query(set_flag(self.path, wanted), discard_result))
 
     wait: Final = awaited(_event.Event.wait)
     destroy: Final = awaited(_event.Event.destroy)

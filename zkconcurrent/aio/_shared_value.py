@@ -21,9 +21,9 @@ T = TypeVar("T")
 class PerLoop(Tasks):
     """The tasks of each loop make their changes together, so that a stuck loop delays only its own tasks."""
 
-    def _turn(self) -> Combiner:
-        turn: Combiner = self._path_state.loops.setdefault(asyncio.get_running_loop(), Combiner())
-        return turn
+    def _combiner(self) -> Combiner:
+        combiner: Combiner = self._path_state.loop_combiners.setdefault(asyncio.get_running_loop(), Combiner())
+        return combiner
 
 
 _Core = of_tasks(_shared_value.SharedValue, PerLoop)

@@ -89,7 +89,7 @@ class ElectionChecks(CallChecks):
             if not process.client.connected or process.client._queue:
                 continue
             if call.what == "await":
-                candidacy = worker.seat._path_state.candidacy
+                candidacy = worker.leader_lock._path_state.candidacy
                 hold = None if candidacy is None else candidacy.hold
                 if hold is not None and hold.alive and not process.session.suspect:
                     raise Violation(f"{worker.name} waits for a term, and there is {hold.ticket}")
@@ -112,11 +112,11 @@ class ElectionWorker(CallWorker):
     """A thread that takes part in an election.
 
     Attributes:
-        seat: the lock of the election.
+        leader_lock: the lock of the election.
     """
 
     checks: ElectionChecks
-    seat: LeaderLock
+    leader_lock: LeaderLock
     published = 0
 
     def _visit(self, act: Act) -> None:  # type: ignore[override]
@@ -138,7 +138,7 @@ class ElectionWorker(CallWorker):
 
     def _election(self) -> Election:
         election = Election(self.process.client, PATH, id=self.process.name)
-        self.seat = election._leader_lock
+        self.leader_lock = election._leader_lock
         return election
 
     def _ask(self, election: Election, act: Act) -> None:
@@ -163,7 +163,7 @@ class ElectionWorker(CallWorker):
         section: Section | None = None
         try:
             with election.lead(act.wait) as term:
-                section = self._enter(self.seat)
+                section = self._enter(self.leader_lock)
                 try:
                     for _ in range(act.times):
                         self._publish(term)
@@ -175,7 +175,7 @@ class ElectionWorker(CallWorker):
         except LockLostError:
             if section is None:
                 raise  # each loss was settled
-            self._check_lost(self.seat, section)
+            self._check_lost(self.leader_lock, section)
         except ClientError:
             raise
         except RuntimeError as error:
@@ -186,7 +186,7 @@ class ElectionWorker(CallWorker):
             section.left = True
         finally:
             if section is not None:  # an interrupt in __exit__ leaves it to us, as with every `with`
-                self._settle(self.seat)
+                self._settle(self.leader_lock)
 
     def _publish(self, term: Term) -> None:
         self.published += 1
@@ -208,7 +208,7 @@ class ElectionWorker(CallWorker):
         with self.calling("stand"):
             election.stand()
         with self.calling("await", act.wait) as call:
-            candidacy = self.seat._path_state.candidacy
+            candidacy = self.leader_lock._path_state.candidacy
             term = election.wait(act.wait)
             if term is None:
                 ended = candidacy is None or candidacy.withdrawn

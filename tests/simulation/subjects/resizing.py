@@ -24,8 +24,8 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.permits import count
-from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.semaphore import Layout, read
+from zkconcurrent._recipes.nodes import PathCheck
+from zkconcurrent._recipes.semaphore import SemaphoreLayout, read
 from zkconcurrent._threads import semaphore as _semaphore
 from zkconcurrent._threads.semaphore import Semaphore
 
@@ -138,7 +138,8 @@ class ResizeChecks(PermitChecks):
     def _size_of(nodes: dict[str, bytes]) -> int:
         if CHROOT + PERMITS not in nodes:
             return VALUE
-        number, _ = read(Layout(PATH, None, FirstLook(PATH, "Semaphore")), Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
+        at = SemaphoreLayout(PATH, None, PathCheck(PATH, "Semaphore"))
+        number, _ = read(at, Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
         below = f"{CHROOT}{PERMITS}/"
         return number + count([path.removeprefix(below) for path in nodes if path.startswith(below)])
 

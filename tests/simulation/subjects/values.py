@@ -102,8 +102,8 @@ class ValueChecks(CallChecks):
             state = process.session.directory.get(PATH)
             if not process.client.connected or process.client._queue or state is None or state._left:
                 continue
-            if state.turn.batch is None and not any(each.batch for each in state.turn.pending):
-                raise Violation(f"{worker.name} waits, and nothing is under way: {list(state.turn.pending)}")
+            if state.combiner.batch is None and not any(each.batch for each in state.combiner.pending):
+                raise Violation(f"{worker.name} waits, and nothing is under way: {list(state.combiner.pending)}")
 
     def settling(self) -> bool:
         """Whether something is left to be settled, or waits for its turn."""
@@ -119,8 +119,8 @@ class ValueChecks(CallChecks):
             raise Violation("something is left to be settled")
         for process in self.processes:
             for state in list(process.session.directory.values()) if process.alive else ():
-                if state.turn.batch is not None or state.turn.pending:
-                    raise Violation(f"{process.name} has a turn that never ends: {list(state.turn.pending)}")
+                if state.combiner.batch is not None or state.combiner.pending:
+                    raise Violation(f"{process.name} has a turn that never ends: {list(state.combiner.pending)}")
         last = history.Call("the service", "get", begun=math.inf, ended=math.inf)
         last.outcome = self.modelled(len(self.ensemble.log))[-1]
         destroyed = [

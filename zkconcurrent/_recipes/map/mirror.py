@@ -49,7 +49,7 @@ from ..receipts import Receipt, ReceiptPool
 NEVER = object()  # a connection that never was
 
 
-class Layout(NamedTuple):
+class MapLayout(NamedTuple):
     """The paths of a map's nodes, and what all clients must agree on."""
 
     path: str
@@ -92,7 +92,7 @@ class Layout(NamedTuple):
         raise foreign_data(self.path, node.data, f"a {self.kind}'s is {self.header!r}")
 
 
-HEADERS = {Layout("", kind, ephemeral).header for kind in ("Dict", "Set") for ephemeral in (False, True)}
+HEADERS = {MapLayout("", kind, ephemeral).header for kind in ("Dict", "Set") for ephemeral in (False, True)}
 
 
 class Entry(NamedTuple):
@@ -135,7 +135,7 @@ class Mirror(ReceiptPool):
 
     ephemeral = True
 
-    def __init__(self, at: Layout, guard: AbstractContextManager[object]) -> None:
+    def __init__(self, at: MapLayout, guard: AbstractContextManager[object]) -> None:
         super().__init__(at.writers, at.writers)
         self.at = at
         self.guard = guard
@@ -146,7 +146,7 @@ class Mirror(ReceiptPool):
         self.listed_on: object = NEVER
         self.listed = False
         self.numbers = itertools.count(1)
-        # The keys are weak, as an interrupt may keep a call from its `end`.
+        # The keys are weak, as an interrupt may keep a call from `note_ended`.
         self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.closed = False
         self.ticket: Ticket | None = None
@@ -187,12 +187,12 @@ class Mirror(ReceiptPool):
         if above is None or above.data != self.at.header:
             raise op.NoNode
 
-    def begin(self, call: object) -> None:
+    def note_begun(self, call: object) -> None:
         """Note that a call begins: each state that it brings is no older than the states known now."""
         with self.guard:
             self.under_way[call] = next(self.numbers)
 
-    def end(self, call: object) -> None:
+    def note_ended(self, call: object) -> None:
         """Note that a call has ended; forget each tombstone if no other call can bring an older state than it."""
         with self.guard:
             self.under_way.pop(call, None)
@@ -202,7 +202,7 @@ class Mirror(ReceiptPool):
                 if gone.number < oldest and key in self.tombstones and self.tombstones[key] is gone:
                     self.tombstones.pop(key, None)
 
-    def take(self, key: str, node: op.Node | None, zxid: int) -> None:
+    def record(self, key: str, node: op.Node | None, zxid: int) -> None:
         """Take a state of a key: its node, or the fact that there is none as of that zxid."""
         if node is not None:
             self.keep(key, node.data, node.mzxid, zxid)
@@ -311,9 +311,9 @@ def read(mirror: Mirror, keys: list[str], call: object) -> Recipe[None]:
     """Have the copy take the states of these keys; `call` brings them, see `Mirror.begin`."""
     first, most = 0, FIRST_FLIGHT
     while some := keys[first : first + most]:
-        mirror.begin(call)
+        mirror.note_begun(call)
         found = yield tuple(op.GetWithZxid(mirror.at.entry(key)) for key in some)
         for key, (node, zxid) in zip(some, found, strict=True):
-            mirror.take(key, node, zxid)
-        mirror.end(call)
+            mirror.record(key, node, zxid)
+        mirror.note_ended(call)
         first, most = first + most, next_flight([node for node, _ in found])

@@ -26,7 +26,7 @@ from ..._protocol.ticket import Ticket
 from ..destroy import Users
 from ..receipts import OutcomeLost, PendingWrite, Receipt, ready
 from ..receipts import destroy as remove
-from .mirror import Layout, Mirror, read
+from .mirror import MapLayout, Mirror, read
 
 T = TypeVar("T")
 DELETED_TOGETHER = 100
@@ -50,13 +50,13 @@ class MapWrite(PendingWrite):
         super().__init__(mirror, label)
         self.doubt = False
 
-    def end(self) -> Ticket | None:
+    def finish_write(self) -> Ticket | None:
         """End; return the ticket of a writer that is of no more use. A second call changes nothing.
 
         An interrupt in between leaves the writer unused until its session ends. Two writes with one writer would be
         worse.
         """
-        self.view.end(self)
+        self.view.note_ended(self)
         useless = None
         if self.doubt and self.receipt is not None:
             useless, self.receipt.member = self.receipt.member, None
@@ -110,7 +110,7 @@ def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | 
                     raise
                 continue
         _, (node, zxid) = yield op.Sync(entry), op.GetWithZxid(entry)
-        mirror.take(key, node, zxid)
+        mirror.record(key, node, zxid)
         if node is not None:
             return node.data  # type: ignore[no-any-return]
         found = False
@@ -137,7 +137,7 @@ def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes
         return True
 
 
-def take(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
+def pop(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
     """Delete the entry of a key, if there is one and its data match; return these, else None."""
     at, mirror = map_write.view.at, map_write.view
     while True:
@@ -192,7 +192,7 @@ def clear(map_write: MapWrite) -> Recipe[None]:
             gone = [key for n, key in enumerate(some) if n == failed.part or not there[n]]
             found = yield tuple(op.GetWithZxid(at.entry(key)) for key in gone)
             for key, (node, zxid) in zip(gone, found, strict=True):
-                mirror.take(key, node, zxid)
+                mirror.record(key, node, zxid)
             left[-DELETED_TOGETHER:] = [key for key in some if key not in gone]
             continue
         del left[-DELETED_TOGETHER:]
@@ -290,7 +290,7 @@ def _drop_writer(receipt: Receipt) -> Recipe[None]:
         yield op.Discard(writer)
 
 
-def _count(at: Layout) -> op.SetNode:
+def _count(at: MapLayout) -> op.SetNode:
     """Return the write that accompanies the creation, or the deletion, of an entry."""
     return op.SetNode(at.path, at.header, -1)
 
@@ -308,7 +308,7 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
             map_write.receipt = mirror.take_receipt()
         protected = map_write.receipt.usable
         _, above, (node, zxid) = yield op.Sync(entry), op.Get(at.path), op.GetWithZxid(entry)
-        mirror.take(key, node, zxid)
+        mirror.record(key, node, zxid)
         if above is None:
             yield op.CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
@@ -322,7 +322,7 @@ def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] |
     """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
     if results is None:
         node, zxid = yield op.GetWithZxid(mirror.at.entry(key))
-        mirror.take(key, node, zxid)
+        mirror.record(key, node, zxid)
     elif data is None:
         mirror.drop(key, results[-1].mzxid)
     else:

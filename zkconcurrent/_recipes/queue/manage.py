@@ -16,7 +16,7 @@ from ..._protocol.ticket import Ticket
 from ..nodes import get_all
 from ..receipts import ready, write
 from .order import Header, is_item, items, number, unfinished_by_session, unframe
-from .state import ItemCall, QueueView, look
+from .state import ItemCall, QueueView, read_snapshot
 
 
 def done(item_call: ItemCall) -> Recipe[None]:
@@ -42,9 +42,9 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
     while True:
         ticket: Ticket = yield op.NewTicket(at.path)
         parent = op.Get(at.items, ticket)
-        look = parent, op.Children(at.items, ticket), op.Children(at.members, ticket)
+        reads = parent, op.Children(at.items, ticket), op.Children(at.members, ticket)
         try:
-            _, above, listed, members = yield op.Sync(at.path, ticket), *look
+            _, above, listed, members = yield op.Sync(at.path, ticket), *reads
             while True:
                 names = items(at.path, listed, at.order)
                 paths = [f"{at.members}/{name}" for name in members]
@@ -54,7 +54,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                     if _came_to(above) == _came_to(above_then):
                         yield op.Discard(ticket)
                         return True
-                    above, listed, members = yield look
+                    above, listed, members = yield reads
                     continue
                 # One event wakes the waiter: when the item goes that consumers take last or, if none is left, when a
                 # member's count changes.
@@ -65,7 +65,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                 del names, paths, nodes, before, watched, seen, listed, members  # as in `lock.acquire`
                 if unchanged:
                     yield op.Wait(ticket)
-                above, listed, members = yield look
+                above, listed, members = yield reads
         except op.Requeue:
             yield op.Discard(ticket)
 
@@ -112,14 +112,14 @@ def drain(view: QueueView) -> Recipe[None]:
     most = most_together(at.path) // 3
     view.names.clear()
     while True:
-        sight = yield from look(view)
-        if not sight.free:
+        snapshot = yield from read_snapshot(view)
+        if not snapshot.free:
             return
         ticket: Ticket = yield op.NewTicket(at.claims)
         try:
-            for end in range(len(sight.free), 0, -most):
+            for end in range(len(snapshot.free), 0, -most):
                 parts: list[op.Part] = []
-                for name in sight.free[max(0, end - most) : end]:
+                for name in snapshot.free[max(0, end - most) : end]:
                     claim = f"{at.claims}/{name}"
                     parts += op.Create(claim, b"", ephemeral=True), op.Delete(claim), op.Delete(f"{at.items}/{name}")
                 yield op.Multi(ticket, tuple(parts))

@@ -196,10 +196,10 @@ class Header(NamedTuple):
         """
         if not node.data:
             return None
-        said = _DATA.fullmatch(node.data)
-        if said is None:
+        match = _DATA.fullmatch(node.data)
+        if match is None:
             raise foreign_data(path, node.data, "a queue's is like b'fifo 0 open'")
-        return cls(said[1].decode(), int(said[2]), said[3].decode())
+        return cls(match[1].decode(), int(match[2]), match[3].decode())
 
     def check(self, path: str, ours: Header) -> None:
         """Refuse a queue that was made otherwise.

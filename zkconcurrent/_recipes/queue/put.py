@@ -16,7 +16,7 @@ from ..._protocol.ticket import Ticket
 from ..lock import join
 from ..receipts import write
 from .order import LAST_ITEM, Header, items, number
-from .state import ItemCall, Layout, QueueClosed, QueueView
+from .state import ItemCall, QueueClosed, QueueLayout, QueueView
 
 # In a queue of at most this size, a producer lists the items to count them.
 LISTED = 1_000
@@ -133,12 +133,12 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
             yield op.Discard(ticket)
 
 
-def sizing(at: Layout, ticket: Ticket | None = None) -> op.Get | op.Children:
+def sizing(at: QueueLayout, ticket: Ticket | None = None) -> op.Get | op.Children:
     """Return the operation by which a producer learns how many items there are: to list very many takes long."""
     return op.Children(at.items, ticket) if at.maxsize <= LISTED else op.Get(at.items, ticket)
 
 
-def size(at: Layout, seen: op.Node | Sequence[str] | None, most: int) -> Recipe[int]:
+def size(at: QueueLayout, seen: op.Node | Sequence[str] | None, most: int) -> Recipe[int]:
     """Return how many items there are, from what `sizing` has read. A result below `most` may be too high.
 
     The parent's node counts its children. If these are fewer than `most`, so are the items. Otherwise the children are

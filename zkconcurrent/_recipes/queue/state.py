@@ -43,7 +43,7 @@ class ClaimLost(Exception):
         self.cause = cause
 
 
-class Layout(NamedTuple):
+class QueueLayout(NamedTuple):
     """The paths of a queue's nodes, its order and its size."""
 
     path: str
@@ -109,7 +109,7 @@ class QueueView(ReceiptPool):
         done_before: how many of the items that were taken in a session that is over were done after it.
     """
 
-    def __init__(self, at: Layout, clock: Callable[[], float]) -> None:
+    def __init__(self, at: QueueLayout, clock: Callable[[], float]) -> None:
         super().__init__(at.receipts, at.members)
         self.at = at
         self.clock = clock
@@ -318,50 +318,50 @@ class QueueSnapshot(NamedTuple):
     free: list[str]
     closed: bool
 
+    @classmethod
+    def of(cls, at: QueueLayout, seen: Sequence[Any]) -> QueueSnapshot:
+        """Make a snapshot of what was read.
+
+        Raises:
+            ForeignNodeError: the path belongs to something else.
+            ValueError: the queue was made with another order or size.
+        """
+        node, listed, claims = (*seen, ())[:3]
+        header = None if node is None else Header.of(at.path, node)
+        if header is not None:
+            header.check(at.path, at.header)
+        names = items(at.path, listed, at.order)
+        return cls(names, free(names, claims), header is not None and header.state != "open")
+
     @property
     def over(self) -> bool:
         """Whether no item will come: none can be put, none is left, and none can be given back."""
         return self.closed and not self.listed
 
 
-def look(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]:
+def read_snapshot(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]:
     """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
     at, found = view.at, reads(view.at, ticket)
     if ticket is None:
         _, *seen = yield op.Sync(at.path), *found
         if seen[0] is None:
             yield op.CheckChroot(at.path)
-        return sight_of(at, seen)
+        return QueueSnapshot.of(at, seen)
     while True:
         seen = yield op.Watch(ticket, found[:2])
         if seen[1] and ticket.changed:
             # The queue has changed since. With no free item, the caller looks again; another watch here would forget
             # the change.
-            return sight_of(at, seen)._replace(free=[])
+            return QueueSnapshot.of(at, seen)._replace(free=[])
         if seen[1]:
             # The claims are watched, too, as a claimed item may be given back.
             seen = yield op.Watch(ticket, found)
         if seen[0] is not None and op.NOWHERE not in seen[1:]:
-            return sight_of(at, seen)
+            return QueueSnapshot.of(at, seen)
         # An operator has deleted a node of the queue, and a node that does not exist can't be watched.
         yield from view.lay_out()
 
 
-def reads(at: Layout, ticket: Ticket | None) -> tuple[op.Get | op.Children, ...]:
+def reads(at: QueueLayout, ticket: Ticket | None) -> tuple[op.Get | op.Children, ...]:
     """Return the operations that read a whole queue."""
     return op.Get(at.path, ticket), op.Children(at.items, ticket), op.Children(at.claims, ticket)
-
-
-def sight_of(at: Layout, seen: Sequence[Any]) -> QueueSnapshot:
-    """Return what was read of a queue.
-
-    Raises:
-        ForeignNodeError: the path belongs to something else.
-        ValueError: the queue was made with another order or size.
-    """
-    node, listed, claims = (*seen, ())[:3]
-    header = None if node is None else Header.of(at.path, node)
-    if header is not None:
-        header.check(at.path, at.header)
-    names = items(at.path, listed, at.order)
-    return QueueSnapshot(names, free(names, claims), header is not None and header.state != "open")

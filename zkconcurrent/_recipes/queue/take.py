@@ -31,25 +31,25 @@ from ..lock import come_first
 from ..nodes import next_flight
 from ..receipts import ready, write
 from .order import due, frame, milliseconds, unframe
-from .state import ClaimedItem, ItemCall, Layout, QueueClosed, QueueSnapshot, QueueView, look, reads, sight_of
+from .state import ClaimedItem, ItemCall, QueueClosed, QueueLayout, QueueSnapshot, QueueView, read_snapshot, reads
 
 _NOTHING_SEEN = QueueSnapshot([], [], closed=False)
 # This many items are read together while no other consumer is in the way.
 AHEAD = 8
 
 
-def takeable(view: QueueView, sight: QueueSnapshot) -> list[str]:
+def takeable(view: QueueView, snapshot: QueueSnapshot) -> list[str]:
     """Return the free items that may be taken: in a timed queue, those that are due by our clock."""
     if not view.at.order.timed:
-        return sight.free
-    return sight.free[: bisect(sight.free, milliseconds(view.clock()), key=due)]
+        return snapshot.free
+    return snapshot.free[: bisect(snapshot.free, milliseconds(view.clock()), key=due)]
 
 
-def until_due(view: QueueView, sight: QueueSnapshot) -> Callable[[], float] | None:
+def until_due(view: QueueView, snapshot: QueueSnapshot) -> Callable[[], float] | None:
     """Return a function that returns in how many seconds the first free item is due; None if there is no such item."""
-    if not (view.at.order.timed and sight.free):
+    if not (view.at.order.timed and snapshot.free):
         return None
-    first = due(sight.free[0])
+    first = due(snapshot.free[0])
     return lambda: (first - milliseconds(view.clock())) / 1000
 
 
@@ -66,12 +66,12 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
     view, at = item_call.view, item_call.view.at
     if (taken := (yield from seize_kept(item_call))) is not None:
         return taken
-    sight = yield from look(view)
-    while names := takeable(view, sight):
+    snapshot = yield from read_snapshot(view)
+    while names := takeable(view, snapshot):
         if (taken := (yield from seize_first(item_call, names))) is not None:
             return taken
-        sight = yield from look(view)
-    if sight.over:
+        snapshot = yield from read_snapshot(view)
+    if snapshot.over:
         raise QueueClosed
     if not wait:
         return None
@@ -79,13 +79,13 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
         ticket: Ticket = yield op.NewTicket(at.consumers)
         listing = op.Children(at.consumers, ticket)
         try:
-            names, sight = [], _NOTHING_SEEN  # as in `lock.acquire`
+            names, snapshot = [], _NOTHING_SEEN  # as in `lock.acquire`
             yield from come_first(ticket, item_call.label, view.lay_out)
-            sight = yield from look(view, ticket)
-            while not sight.over:
-                if not (names := takeable(view, sight)):
-                    left = until_due(view, sight)
-                    sight, queue = _NOTHING_SEEN, ()
+            snapshot = yield from read_snapshot(view, ticket)
+            while not snapshot.over:
+                if not (names := takeable(view, snapshot)):
+                    left = until_due(view, snapshot)
+                    snapshot, queue = _NOTHING_SEEN, ()
                     yield op.Wait(ticket, left)
                 elif (taken := (yield from seize_first(item_call, names, ticket))) is not None:
                     return taken
@@ -93,10 +93,10 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
                 queue, *seen = yield listing, *reads(at, ticket)
                 if ticket.name not in queue:
                     raise op.NodeGone
-                sight = sight_of(at, seen)
+                snapshot = QueueSnapshot.of(at, seen)
                 del seen
-                if not takeable(view, sight):
-                    sight = yield from look(view, ticket)
+                if not takeable(view, snapshot):
+                    snapshot = yield from read_snapshot(view, ticket)
             yield op.Discard(ticket)
             raise QueueClosed
         except op.Requeue:
@@ -277,7 +277,7 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
     return read.pop(name, None)
 
 
-def remove(at: Layout, taken: ClaimedItem) -> op.Part:
+def remove(at: QueueLayout, taken: ClaimedItem) -> op.Part:
     """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
     if len(taken.payloads) > 1:
@@ -285,7 +285,7 @@ def remove(at: Layout, taken: ClaimedItem) -> op.Part:
     return op.Delete(item, version=taken.version)
 
 
-def bury(at: Layout, taken: ClaimedItem) -> Recipe[op.Part]:
+def bury(at: QueueLayout, taken: ClaimedItem) -> Recipe[op.Part]:
     """Return the operation that puts an item among the dead. Others of its name, from the same node, stay beside it."""
     path = f"{at.dead}/{taken.name}"
     node: op.Node | None = yield op.Get(path)

@@ -34,7 +34,7 @@ from ..._protocol.operations import Node, Recipe
 from ..._protocol.rules import LATCH, MUTEX, Rule
 from ..._protocol.ticket import Ticket
 from ..._protocol.told import origin_of
-from ..._recipes.election import Leader, follow, look, publish
+from ..._recipes.election import Leader, follow, publish, read_leader
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.events import AutoResetEvent
 from ..._runtime.live_set import LiveSet
@@ -103,9 +103,9 @@ class ElectionState(PathState):
         """Whether the client stands."""
         return self.candidacy is not None and self.candidacy.goes_on
 
-    def stand(self, seat: LeaderCore) -> None:
+    def stand(self, core: LeaderCore) -> None:
         """Begin a candidacy, unless there is one."""
-        begun = Candidacy(seat)
+        begun = Candidacy(core)
         try:
             with self.session.lock:
                 if not self.stands:
@@ -149,9 +149,9 @@ class Candidacy:
             ends its call.
     """
 
-    def __init__(self, seat: LeaderCore) -> None:
+    def __init__(self, core: LeaderCore) -> None:
         # R4: the thread that runs takes the seat by one `pop`.
-        self._seats = [seat]
+        self._cores = [core]
         self._event: AutoResetEvent | None = None
         self.hold: Hold | None = None
         self.withdrawn = False
@@ -175,18 +175,18 @@ class Candidacy:
     def run(self) -> None:
         """Stand until the candidacy is withdrawn, or can't go on."""
         try:
-            seat = self._seats.pop()
+            core = self._cores.pop()
         except IndexError:
             return  # another thread runs it
         # The thread notes this before it looks at `withdrawn`: a withdrawal waits only for a candidacy that has begun.
-        self.thread = seat.session.identity()
+        self.thread = core.session.identity()
         try:
             while not self.withdrawn:
                 try:
-                    self._queue_and_lead(seat)
+                    self._queue_and_lead(core)
                 except SystemExit:
                     # A listener has called `sys.exit()`, which ends no thread of the library. It may do so again.
-                    log.error("a listener has called sys.exit() on the thread of the candidacy at %s", seat.path)
+                    log.error("a listener has called sys.exit() on the thread of the candidacy at %s", core.path)
                     if self._event is not None:
                         self._event.wait(EXIT_PAUSE)
         except CandidacyWithdrawn:
@@ -195,34 +195,34 @@ class Candidacy:
             # The frames of the traceback would keep this candidacy and its seat alive.
             self.error = error.with_traceback(None)
             if not isinstance(error, ClientError):
-                log.error("the candidacy at %s has ended: %s", seat.path, error, extra={"zk_path": seat.path})
+                log.error("the candidacy at %s has ended: %s", core.path, error, extra={"zk_path": core.path})
         finally:
             self.over = True
             self._tell()
 
-    def _queue_and_lead(self, seat: LeaderCore) -> None:
-        call = seat.call()
-        owner = seat.identity()
+    def _queue_and_lead(self, core: LeaderCore) -> None:
+        call = core.call()
+        owner = core.identity()
         call.why_end = self._why_stop
-        self._run(call, seat.acquire_steps(call, True, None, owner, 1))
-        hold = seat.mine()
+        self._run(call, core.acquire_steps(call, True, None, owner, 1))
+        hold = core.mine()
         if hold is None:
             # The hold was forgotten in a forked child, or has ended at the interpreter's exit.
             return
         try:
-            with seat.session.lock:
+            with core.session.lock:
                 hold.loss.add(self)
             self.hold = hold
             self._tell()
-            self._run(Call(seat.session, seat.path), self._leading(hold))
+            self._run(Call(core.session, core.path), self._leading(hold))
         finally:
             self.hold = None
-            with seat.session.lock:
+            with core.session.lock:
                 # All threads that work for the term must learn of its end before another candidate can lead.
                 hold.loss.tell()
             with suppress(LockLostError):
-                if (ending := seat.begin_release(hold)) is not None:
-                    self._run(ending, seat.released(ending, hold))
+                if (ending := core.begin_release(hold)) is not None:
+                    self._run(ending, core.released(ending, hold))
 
     def _run(self, call: Call, steps: Steps[T]) -> T:
         # The event is here before the call sleeps, so a withdrawal ends even the first sleep.
@@ -380,7 +380,7 @@ class LeaderLock(LockBase):
 
     def look(self) -> Candidate | None:
         """Return the leader."""
-        return self._run(look(self._path, self._rule), self.candidate)
+        return self._run(read_leader(self._path, self._rule), self.candidate)
 
     def line(self) -> list[Candidate]:
         """Return all candidates, the leader first."""
@@ -402,9 +402,9 @@ class LeaderLock(LockBase):
 
         def begin(_: object) -> None:
             # The seat is a thread's, also for a task.
-            seat = LeaderCore(self._path_state, self._rule, self._session.identity, self._data)
-            seat.label = self._label
-            self._path_state.stand(seat)
+            core = LeaderCore(self._path_state, self._rule, self._session.identity, self._data)
+            core.label = self._label
+            self._path_state.stand(core)
 
         return self._run(list_queue(self._path, self._rule), begin)
 
@@ -491,6 +491,6 @@ class LeaderLock(LockBase):
             candidacy.waiters.discard(call)
 
 
-def core_of_seat(seat: LeaderLock) -> LeaderCore:
+def core_of_leader_lock(leader_lock: LeaderLock) -> LeaderCore:
     """Return the machinery of a seat, for what is made of it."""
-    return seat._lock_core
+    return leader_lock._lock_core

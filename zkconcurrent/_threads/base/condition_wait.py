@@ -9,7 +9,7 @@ from ..._errors import LossCause, ZkConcurrentError
 from ..._protocol.operations import OutOfReach
 from ..._protocol.ticket import LossRecord, State
 from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
-from ..._recipes.nodes import FirstLook
+from ..._recipes.nodes import PathCheck
 from ..._runtime.interrupts import FRAMES, TRIES, check_depth
 from ..._runtime.waiting import Steps, outlast
 from .lock_core import LockCore
@@ -28,13 +28,13 @@ class ConditionWait:
         begun: how often the lock's acquire has begun.
     """
 
-    __slots__ = ("_errors", "_first", "_lock", "_owner", "_waiters", "begun", "call", "hold")
+    __slots__ = ("_errors", "_lock", "_owner", "_path_check", "_waiters", "begun", "call", "hold")
 
-    def __init__(self, lock: LockCore, waiters: str, hold: Hold, owner: int, first: FirstLook) -> None:
+    def __init__(self, lock: LockCore, waiters: str, hold: Hold, owner: int, path_check: PathCheck) -> None:
         # The lock must not be released where the stack has no room to acquire it again.
         check_depth(FRAMES + 5)
         self._lock = lock
-        self._first = first
+        self._path_check = path_check
         self._waiters = waiters
         self._owner = owner
         self.hold = hold
@@ -54,7 +54,7 @@ class ConditionWait:
         call.given_up = hold.ticket
         path_state.drop(hold)
         # The request has no deadline: the caller must know the outcome before it goes on.
-        recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._first)
+        recipe = release_and_queue(hold.ticket, self._waiters, node_data(self._owner), self._path_check)
         ticket = yield from call.run(recipe)
         call.settled = True
         if story is not None:

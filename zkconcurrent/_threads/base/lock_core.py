@@ -25,8 +25,8 @@ from ..._errors import LockLostError, ZkConcurrentError
 from ..._protocol.operations import Get, NoNode, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders
 from ..._protocol.ticket import HOLDS, State, Ticket
-from ..._recipes.lock import Look, acquire, contenders, list_queue, try_acquire
-from ..._recipes.nodes import FirstLook
+from ..._recipes.lock import CheckWait, acquire, contenders, list_queue, try_acquire
+from ..._recipes.nodes import PathCheck
 from ..._runtime.clock import ago, in_words
 from ..._runtime.identity import Task, ended, holds_of, label, name, owns_nothing, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
@@ -148,7 +148,7 @@ class QueueCore:
             return waiting, None
         return waiting, self._present(Contender.of(self.path, first, node))
 
-    def look(self, call: Call, owner: int, deadline: float | None, data: bytes) -> Look | None:
+    def look(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
         """Return the look at the nodes ahead of a waiter, whose node has these data, if its owner has any holds."""
         return partial(self._look, call, owner, deadline, data) if holds_of(owner) else None
 
@@ -201,7 +201,7 @@ class LockCore(QueueCore):
     Attributes:
         identity: returns the caller: its thread, its greenlet or its task.
         holds: the holds in the lock's role, by owner.
-        first_look: the first look at the path, for a condition's own lock.
+        path_check: the check of the path, for a condition's own lock.
         not_held: `threading`'s words for the error of a release without a hold.
         over: the words for the use of a hold that has ended.
         owned: only the owner of a hold can end it, also one that no block has acquired; None: its holds are no part of
@@ -213,7 +213,7 @@ class LockCore(QueueCore):
     over = "the hold of {} has ended: acquire again for a new one"
     owned: bool | None = False
     limit: Limit | None = None
-    first_look: FirstLook | None = None
+    path_check: PathCheck | None = None
 
     def __init__(self, path_state: PathState, rule: Rule, identity: Callable[[], int]) -> None:
         super().__init__(path_state, rule)
@@ -406,12 +406,12 @@ class LockCore(QueueCore):
     def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
-            return try_acquire(self.path, self.rule, node_data(owner, self.label), self.first_look)
+            return try_acquire(self.path, self.rule, node_data(owner, self.label), self.path_check)
         # The wait of a condition, which must hold the lock again, can't be ended.
         ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
         look = self.look(call, owner, deadline, data)
-        return acquire(self.path, self.rule, data, self.first_look, look, marked=HOLDS in data)
+        return acquire(self.path, self.rule, data, self.path_check, look, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold, and that their numbers are about to run out."""

@@ -19,7 +19,7 @@ from ..._kazoo.replies import no_wakeup
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.map import write
-from ..._recipes.map.mirror import NEVER, Entry, Layout, Mirror, follow
+from ..._recipes.map.mirror import NEVER, Entry, MapLayout, Mirror, follow
 from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
 from ..._runtime.this_process import choices
@@ -42,7 +42,7 @@ class MirrorState(PathState):
         followers: the followers of all copies of the client.
     """
 
-    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+    def __init__(self, session: Session, kind: str, at: MapLayout) -> None:
         super().__init__(session, at.path, kind)
         self.mirror = Mirror(at, session.lock)
         self.follower = _Follower(self.mirror)
@@ -214,7 +214,7 @@ class EndWrite:
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Give the writer back, or discard it if it is unknown what was applied."""
-        if (useless := self._map_write.end()) is not None:
+        if (useless := self._map_write.finish_write()) is not None:
             self._session.dropped.append(LeftTickets([], [useless]))
             self._session.wake_keeper()
 
@@ -226,7 +226,7 @@ class MapBase(Primitive):
 
     def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
         self._ephemeral = bool(ephemeral)
-        self._layout = Layout(check_path(path), self._kind, self._ephemeral)
+        self._layout = MapLayout(check_path(path), self._kind, self._ephemeral)
         super().__init__(client, path)
         self._mirror = mirror = self._path_state.mirror
         self._link = self._session.link
@@ -330,7 +330,7 @@ class MapBase(Primitive):
         call = Call(session, self._path, ending)
 
         def steps() -> Steps[R]:
-            map_write.view.begin(map_write)
+            map_write.view.note_begun(map_write)
             try:
                 result: Any = yield from call.run(make(map_write))
             except OutcomeLost:

@@ -18,7 +18,7 @@ from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users, named
-from ..._recipes.nodes import FirstLook
+from ..._recipes.nodes import PathCheck
 from ..._runtime.event_loop import check_may_block
 from ..._runtime.identity import Task
 from ..._runtime.public import Named, public
@@ -174,11 +174,11 @@ class Primitive(PickledByPath, BlockingCalls):
         """Return the state that all objects of this client and path share."""
         return PathState(self._session, self._path, self._kind)
 
-    def _share_first_look(self, kind: str) -> FirstLook:
-        """Return the first look at the path, the same for all objects of this client and path."""
+    def _share_path_check(self, kind: str) -> PathCheck:
+        """Return the check of the path, the same for all objects of this client and path."""
         with self._session.lock:
-            first = self._path_state.first_look = self._path_state.first_look or FirstLook(self._path, kind)
-        return first
+            path_check = self._path_state.path_check = self._path_state.path_check or PathCheck(self._path, kind)
+        return path_check
 
     @property
     def client(self) -> KazooClient:

@@ -24,11 +24,11 @@ from ..._recipes.queue.state import (
     ClaimedItem,
     ClaimLost,
     ItemCall,
-    Layout,
     QueueClosed,
+    QueueLayout,
     QueueSnapshot,
     QueueView,
-    look,
+    read_snapshot,
 )
 from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
@@ -62,7 +62,7 @@ class QueueState(SettlingState[ItemCall]):
         finishing: the item calls of the `task_done` calls that are under way.
     """
 
-    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+    def __init__(self, session: Session, kind: str, at: QueueLayout) -> None:
         super().__init__(session, at.path, kind)
         self.view = QueueView(at, session.wall_clock)
         self.finishing: LiveSet[ItemCall] = LiveSet()
@@ -165,7 +165,7 @@ class QueueBase(Primitive, Generic[T]):
         codec: Codec[Any] = BYTES,
         max_attempts: int | None = None,
     ) -> None:
-        self._layout = Layout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
+        self._layout = QueueLayout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
         self._codec: Codec[T] = check_codec(codec)
         self._most = 0 if max_attempts is None else check_positive("max_attempts", max_attempts)
         self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
@@ -256,11 +256,11 @@ class QueueBase(Primitive, Generic[T]):
 
     def qsize(self) -> int:
         """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
-        return self._ask(lambda sight: len(sight.free))
+        return self._ask(lambda snapshot: len(snapshot.free))
 
     def empty(self) -> bool:
         """Return whether no item can be taken. Asks the leader."""
-        return self._ask(lambda sight: not sight.free)
+        return self._ask(lambda snapshot: not snapshot.free)
 
     # -- claims ------------------------------------------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ class QueueBase(Primitive, Generic[T]):
         return self._do(item_call, steps)
 
     def _ask(self, then: Callable[[QueueSnapshot], R]) -> R:
-        return self._run(look(self._view), then)
+        return self._run(read_snapshot(self._view), then)
 
     def _prefix_of(self, _item: T) -> str:
         return ITEM

@@ -30,7 +30,7 @@ from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.receipts import OutcomeLost, destroy, settle
-from ..._recipes.value import Change, Decide, Layout, ValueBatch, ValueView, apply
+from ..._recipes.value import Change, Decide, ValueBatch, ValueLayout, ValueView, apply
 from ..._runtime.interrupts import check_not_interrupted
 from ..._runtime.waiting import Steps, call_user
 from .node_data import node_data
@@ -61,39 +61,39 @@ class ValueState(SettlingState[ValueBatch]):
     """The state of a value that all objects of one client and path share.
 
     Attributes:
-        register: the receipts of this client.
-        turn: the turn of the threads.
-        loops: the turn of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
+        view: the receipts of this client.
+        combiner: that of the threads.
+        loop_combiners: that of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
         updating: the threads and tasks whose function for an `update` runs just now, and since when.
     """
 
-    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+    def __init__(self, session: Session, kind: str, at: ValueLayout) -> None:
         super().__init__(session, at.path, kind)
-        self.register = ValueView(at)
-        self.turn = Combiner()
-        self.loops: weakref.WeakKeyDictionary[object, Combiner] = weakref.WeakKeyDictionary()
+        self.view = ValueView(at)
+        self.combiner = Combiner()
+        self.loop_combiners: weakref.WeakKeyDictionary[object, Combiner] = weakref.WeakKeyDictionary()
         self.updating: dict[int, float] = {}
-        self._drop_with(self.register)
+        self._drop_with(self.view)
 
-    def changing(self, call: Call, turn: Combiner, change: Change, label: bytes) -> Steps[Any]:
+    def changing(self, call: Call, combiner: Combiner, change: Change, label: bytes) -> Steps[Any]:
         """Make a change in its turn; return the change's result."""
         self.session.check_usable(self.path)
         change.wake = call.wake
-        turn.pending.append(change)
+        combiner.pending.append(change)
         while not change.done:
-            batch = self._lead(turn, change, label)
-            if batch is None and (self._interrupts(call) or self._waits_for_function(turn)):
-                batch = self._lead_alone(turn, change, label)
+            batch = self._lead(combiner, change, label)
+            if batch is None and (self._interrupts(call) or self._waits_for_function(combiner)):
+                batch = self._lead_alone(combiner, change, label)
             if batch is None:
                 self.session.check_usable(self.path)
                 # Nothing wakes the call while a function runs.
-                yield FUNCTION_PATIENCE if any(each.alone for each in list(turn.pending)) else None
+                yield FUNCTION_PATIENCE if any(each.alone for each in list(combiner.pending)) else None
                 continue
             try:
                 yield from call.run(apply(batch))
             except OutcomeLost:
                 raise self._unknown() from None
-            self._end(turn, batch)
+            self._end(combiner, batch)
         if change.error is None:
             return change.result
         try:
@@ -102,40 +102,40 @@ class ValueState(SettlingState[ValueBatch]):
             # Otherwise the traceback and this frame keep each other alive.
             del change
 
-    def _lead(self, turn: Combiner, change: Change, label: bytes) -> ValueBatch | None:
+    def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is the first of it; else return None.
 
         Another thread may have made the change just now: so `done` counts only under the lock.
         """
         with self.session.lock:
-            if (led := turn.batch) is not None:
+            if (led := combiner.batch) is not None:
                 if led.leader.gone:
                     # A second interrupt kept the leader's call from leaving the change.
-                    self.leave(turn, led.leader)
+                    self.leave(combiner, led.leader)
                 return None
-            waiting = [each for each in list(turn.pending) if not each.gone]
+            waiting = [each for each in list(combiner.pending) if not each.gone]
             if change.done or change is not waiting[0]:
                 return None
             changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
-            change.batch = turn.batch = ValueBatch(self.register, label, changes)
+            change.batch = combiner.batch = ValueBatch(self.view, label, changes)
             return change.batch
 
-    def _lead_alone(self, turn: Combiner, change: Change, label: bytes) -> ValueBatch | None:
+    def _lead_alone(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
 
         The call that this one interrupts may have both the turn and the place, and continues only when this one
         returns.
         """
         with self.session.lock:
-            if change.done or (turn.batch is not None and change in turn.batch.changes):
+            if change.done or (combiner.batch is not None and change in combiner.batch.changes):
                 return None
-            _remove(turn, change)
-            change.batch = ValueBatch(self.register, label, [change], queues=False)
+            _remove(combiner, change)
+            change.batch = ValueBatch(self.view, label, [change], queues=False)
             return change.batch
 
-    def _waits_for_function(self, turn: Combiner) -> bool:
+    def _waits_for_function(self, combiner: Combiner) -> bool:
         """Return whether the turn is that of an `update` while a function runs that may wait for this very thread."""
-        led, now = turn.batch, self.session.now()
+        led, now = combiner.batch, self.session.now()
         return (
             led is not None
             and led.leader.alone
@@ -153,7 +153,7 @@ class ValueState(SettlingState[ValueBatch]):
             return True
         return False
 
-    def _end(self, turn: Combiner, batch: ValueBatch) -> None:
+    def _end(self, combiner: Combiner, batch: ValueBatch) -> None:
         """End a batch that was applied, or never will be, and wake the leader of the next. May run twice (R3)."""
         with self.session.lock:
             if batch.applied:
@@ -163,43 +163,43 @@ class ValueState(SettlingState[ValueBatch]):
             elif batch.unknown:
                 for change in batch.changes:
                     change.error, change.done = self._unknown(), True
-            for change in [each for each in list(turn.pending) if each.done or each.gone]:
-                _remove(turn, change)
+            for change in [each for each in list(combiner.pending) if each.done or each.gone]:
+                _remove(combiner, change)
             batch.finish()
-            if turn.batch is batch:
-                turn.batch = None
-            for change in (*batch.changes[1:], *list(turn.pending)[:1]):
+            if combiner.batch is batch:
+                combiner.batch = None
+            for change in (*batch.changes[1:], *list(combiner.pending)[:1]):
                 change.wake()
             # Otherwise the two keep each other alive, and the caller's object with them.
             batch.leader.batch = None
 
-    def leave(self, turn: Combiner, change: Change) -> None:
+    def leave(self, combiner: Combiner, change: Change) -> None:
         """End a change whose call has ended early. If the change is under way, settle it in the background."""
         change.gone = True
         batch = change.batch
         if batch is not None and batch.left:
-            batch.turn = turn
+            batch.combiner = combiner
             self._settle_later(batch)
         elif batch is not None:
             # R3: the batch has not ended, or an interrupt struck its end.
-            self._end(turn, batch)
+            self._end(combiner, batch)
         elif not change.done:
             with self.session.lock:
-                if turn.batch is None and turn.pending:
-                    self._pass_on(turn)
+                if combiner.batch is None and combiner.pending:
+                    self._pass_on(combiner)
 
-    def _pass_on(self, turn: Combiner) -> None:
+    def _pass_on(self, combiner: Combiner) -> None:
         """Wake the first change, because the change that was woken for its turn is gone."""
-        for change in [each for each in list(turn.pending) if each.gone]:
-            _remove(turn, change)
-        for change in list(turn.pending)[:1]:
+        for change in [each for each in list(combiner.pending) if each.gone]:
+            _remove(combiner, change)
+        for change in list(combiner.pending)[:1]:
             change.wake()
 
     def _settling_of(self, pending_write: ValueBatch) -> Recipe[bool]:
         return settle(pending_write)
 
     def _finish(self, pending_write: ValueBatch) -> None:
-        self._end(pending_write.turn, pending_write)
+        self._end(pending_write.combiner, pending_write)
 
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(
@@ -209,21 +209,21 @@ class ValueState(SettlingState[ValueBatch]):
         )
 
 
-def _remove(turn: Combiner, change: Change) -> None:
+def _remove(combiner: Combiner, change: Change) -> None:
     # A signal handler may just have removed the change.
     with suppress(ValueError):
-        turn.pending.remove(change)
+        combiner.pending.remove(change)
 
 
 class BaseValue(Primitive):
     """The methods that atomic numbers and shared values share."""
 
     _path_state: ValueState
-    _at: Layout
+    _at: ValueLayout
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
-        if (at := self._path_state.register.at) != self._at and not self._begins_equal(at):
+        if (at := self._path_state.view.at) != self._at and not self._begins_equal(at):
             raise ValueError(
                 f"this client has made the {self._kind} at {path!r} with the initial data {at.initial[:100]!r}, not "
                 f"{self._at.initial[:100]!r}: all must give the same"
@@ -232,13 +232,13 @@ class BaseValue(Primitive):
     def _new_state(self) -> ValueState:
         return ValueState(self._session, self._kind, self._at)
 
-    def _begins_equal(self, at: Layout) -> bool:  # noqa: ARG002
+    def _begins_equal(self, at: ValueLayout) -> bool:  # noqa: ARG002
         """Return whether the initial data of that layout are other bytes for our initial value."""
         return False
 
-    def _turn(self) -> Combiner:
-        """Return the turn that the caller takes."""
-        return self._path_state.turn
+    def _combiner(self) -> Combiner:
+        """Return the combiner to which the caller adds its change."""
+        return self._path_state.combiner
 
     def _update(self, func: Callable[[T], T], decode: Callable[[bytes], T], encode: Callable[[T], bytes]) -> T:
         """Replace the value by the result of the user's function, called on the caller's thread; return the result."""
@@ -263,7 +263,7 @@ class BaseValue(Primitive):
 
     def _change(self, decide: Decide[R], *, alone: bool = False) -> R:
         """Make a change; return its result. One that goes `alone` is not made together with others."""
-        state, turn, me = self._path_state, self._turn(), self._identity()
+        state, combiner, me = self._path_state, self._combiner(), self._identity()
         if me in state.updating:
             raise RuntimeError(
                 f"the function given to update() changes {self._path!r} itself, and would be called forever: it must "
@@ -271,13 +271,13 @@ class BaseValue(Primitive):
             )
         # The user's function or `==` may raise StopIteration.
         change = Change(partial(call_user, decide), alone=alone)
-        call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, turn, change)))
+        call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, combiner, change)))
         try:
-            steps: Steps[R] = state.changing(call, turn, change, node_data(me))
+            steps: Steps[R] = state.changing(call, combiner, change, node_data(me))
             return self._await(call, steps)
         except BaseException:
             # R3: the abandoned call has done this, unless a second interrupt kept it from that.
-            state.leave(turn, change)
+            state.leave(combiner, change)
             raise
 
     def _check_size(self, data: bytes) -> bytes:
@@ -300,4 +300,4 @@ class BaseValue(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-        return self._run(destroy(self._path_state.register), self._destroyed)
+        return self._run(destroy(self._path_state.view), self._destroyed)
