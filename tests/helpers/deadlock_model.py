@@ -19,10 +19,10 @@ from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
 from zkconcurrent._protocol.deadlocks import Place, Waiter, search
+from zkconcurrent._protocol.node_info import NodeInfo
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, Rule, in_the_way
-from zkconcurrent._protocol.told import Told
 
 
 @dataclass
@@ -336,8 +336,8 @@ class Program:
         for _ in range(self.random.choice((0, 2, 10))):
             yield
         check.was_stuck = owner in self.stuck()
-        told = Told.by_data(node.data)
-        steps = search(Waiter(node.place, node.czxid, told.holds, lambda: self.now - node.ctime, told.ends))
+        info = NodeInfo.parse(node.data)
+        steps = search(Waiter(node.place, node.czxid, info.holds, lambda: self.now - node.ctime, info.ends))
         ask = next(steps)
         while True:
             if ask.again:

@@ -13,9 +13,9 @@ import pytest
 from tests.helpers.deadlock_model import Options, Program
 from zkconcurrent._protocol import deadlocks
 from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Cycle, Place, Waiter, search
+from zkconcurrent._protocol.node_info import NodeInfo
 from zkconcurrent._protocol.node_names import is_marked, unique
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.told import Told
 
 PROGRAMS = int(os.environ.get("DEADLOCK_PROGRAMS", "400"))
 
@@ -67,9 +67,9 @@ class Tree:
     def search(self, place: Place) -> Cycle | None:
         """Return what the search of a waiter finds."""
         node = self.nodes[place]
-        told = Told.by_data(node.data)
+        info = NodeInfo.parse(node.data)
         self.asked = []
-        steps = search(Waiter(place, node.czxid, told.holds, lambda: 2.0, told.ends))
+        steps = search(Waiter(place, node.czxid, info.holds, lambda: 2.0, info.ends))
         try:
             ask = next(steps)
             while True:

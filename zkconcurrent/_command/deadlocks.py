@@ -22,9 +22,9 @@ from .._kazoo import full_paths
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter, queue_of, search
+from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Node
 from .._protocol.rules import PERMIT, is_of_kazoo, role_of
-from .._protocol.told import Told
 from .look import RULES, Scan
 from .outcome import document, escaped, write
 from .server import ask_all, is_below, link_of, relative
@@ -59,13 +59,13 @@ class RingMember(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return what a document of JSON tells of it."""
-        edge, told = self.edge, Told.by_data(self.node.data)
+        edge, info = self.edge, NodeInfo.parse(self.node.data)
         held = self.held and {"path": self.held.path, "node": self.held.name, "token": str(self.token)}
         return {
             "host": edge.host,
             "pid": edge.pid,
             "thread": edge.thread,
-            "by": told.by,
+            "by": info.by,
             "session": f"{self.node.session & (1 << 64) - 1:#x}",
             "holds": held,
             "waits_for": edge.path,
@@ -158,10 +158,10 @@ def find(link: Link, path: str) -> tuple[list[Ring], list[Unjudged]]:
         place = todo.pop()
         if (node := reader.node(place)) is None:
             continue
-        told = Told.by_data(node.data)
-        why = _doubt(told, kinds.get(place))
-        if told.holds and not why:
-            steps = search(Waiter(place, node.czxid, told.holds, partial(_age, node, now)))
+        info = NodeInfo.parse(node.data)
+        why = _doubt(info, kinds.get(place))
+        if info.holds and not why:
+            steps = search(Waiter(place, node.czxid, info.holds, partial(_age, node, now)))
             end = _advance(steps, None, reader)
             if isinstance(end, Ask):
                 pending.append((steps, end))
@@ -178,13 +178,13 @@ def find(link: Link, path: str) -> tuple[list[Ring], list[Unjudged]]:
     return [[*_members(reader, cycle)] for cycle in rings.values()], unjudged
 
 
-def _doubt(told: Told, kind: str | None) -> str:
+def _doubt(info: NodeInfo, kind: str | None) -> str:
     """Return why a wait is not judged; empty if it is, or if its owner holds nothing."""
-    if told.by is None:
+    if info.by is None:
         return _SAYS_NOTHING
-    if told.holds and told.timeout is not None:
-        return f"it holds locks, and gives up by itself, {told.timeout:.1f} s after it has queued"
-    return _PERMITS if told.holds and kind == "Semaphore" else ""
+    if info.holds and info.timeout is not None:
+        return f"it holds locks, and gives up by itself, {info.timeout:.1f} s after it has queued"
+    return _PERMITS if info.holds and kind == "Semaphore" else ""
 
 
 def _age(node: Node, now: float) -> float:
@@ -259,8 +259,8 @@ def picture(ring: Ring, chroot: str) -> Iterator[str]:
     """Return a ring as people read it, each member with its hold and its wait."""
     yield f"a deadlock of {len(ring)} waits: each waits for the next, the last for the first"
     for number, member in enumerate(ring, 1):
-        edge, told, next_one = member.edge, Told.by_data(member.node.data), number % len(ring) + 1
-        yield f"  {number}. {told.whole_name(edge.waiter)}"
+        edge, info, next_one = member.edge, NodeInfo.parse(member.node.data), number % len(ring) + 1
+        yield f"  {number}. {info.whole_name(edge.waiter)}"
         if member.held is not None:
             yield f"     holds {_shown(member.held.path, chroot)}, token {member.token}"
         blocked = f"which {next_one} holds (hard)" if edge.hard else f"behind {next_one}, which waits itself (soft)"

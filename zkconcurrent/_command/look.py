@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from .._kazoo.link import Link
 from .._kazoo.replies import kazoo_errors, node_of
+from .._protocol.node_info import origin_of
 from .._protocol.operations import Node
 from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, holders, is_of_kazoo, line_up, nearest, role_of
-from .._protocol.told import origin_of
 from .._recipes.queue.order import is_item
 from .._threads.base.contender import Contender, note_holders
 from .._threads.base.node_data import MOST_HOLDS

@@ -25,9 +25,9 @@ from .._kazoo import full_paths
 from .._kazoo.replies import Reply, failure, node_of
 from .._protocol import deadlocks
 from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
+from .._protocol.node_info import NodeInfo
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
 from .._protocol.ticket import State, Ticket
-from .._protocol.told import Told
 from .._runtime.identity import label
 from .._runtime.live_set import LiveSet
 from .._runtime.this_process import choices
@@ -77,9 +77,9 @@ class WaitCheck:
         self.cycle: Cycle = ()
 
     @property
-    def told(self) -> Told:
+    def info(self) -> NodeInfo:
         """What the node's data show. Most waits are over before anybody asks."""
-        return Told.by_data(self._data)
+        return NodeInfo.parse(self._data)
 
     @property
     def call(self) -> Any:
@@ -169,11 +169,11 @@ class Deadlocks:
     # -- one search ----------------------------------------------------------------------------------------------
 
     def _check(self, check: WaitCheck) -> None:
-        ticket, told = check.ticket, check.told
+        ticket, info = check.ticket, check.info
         assert ticket.name is not None
         now = self._client.now
         place = Place(self._client.link.full(ticket.path), ticket.name)
-        steps = deadlocks.search(Waiter(place, ticket.token, told.holds, lambda: now() - check.since, told.ends))
+        steps = deadlocks.search(Waiter(place, ticket.token, info.holds, lambda: now() - check.since, info.ends))
         ask = next(steps)
         while True:
             answer = self._answer(check, ask)
@@ -183,7 +183,7 @@ class Deadlocks:
                 cycle: Cycle | None = end.value
                 break
         if cycle:
-            self._found(check, cycle, ends=told.ends)
+            self._found(check, cycle, ends=info.ends)
         elif cycle is None:
             log.debug("a search for a deadlock ended early, as it took too many requests [%s]", ticket.path)
 

@@ -26,10 +26,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from .._errors import DeadlockEdge, ForeignNodeError
+from .node_info import NodeInfo
 from .node_names import is_marked, unique
 from .operations import Node
 from .rules import LATCH, MUTEX, READ, Rule, behind, check_queue, line_up, role_of
-from .told import Told
 
 MOST_REQUESTS = 1000
 MOST_AT_ONCE = 64
@@ -105,7 +105,7 @@ class _View:
 
     def __init__(self) -> None:
         self.queues: dict[str, _Queue | None] = {}
-        self.nodes: dict[Place, tuple[Node, Told] | None] = {}
+        self.nodes: dict[Place, tuple[Node, NodeInfo] | None] = {}
         self.requests = 0
 
     def add(self, ask: Ask, answer: Answer) -> None:
@@ -119,8 +119,8 @@ class _View:
             elif before is not None:
                 self.queues[path] = _Queue({*before.line} & {*(names or ())}, before.rule)
         for place, node in zip(ask.nodes, nodes, strict=True):
-            told = Told() if node is None else Told.by_data(node.data)
-            self.nodes[place] = None if node is None or told.pid is None or told.timeout is not None else (node, told)
+            info = NodeInfo() if node is None else NodeInfo.parse(node.data)
+            self.nodes[place] = None if node is None or info.pid is None or info.timeout is not None else (node, info)
 
 
 def queue_of(path: str, names: Listing) -> _Queue | None:
@@ -135,12 +135,12 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
     return _Queue(names, rule)
 
 
-def left_out(me: Waiter, node: Node, told: Told) -> bool:
+def left_out(me: Waiter, node: Node, info: NodeInfo) -> bool:
     """Return whether a waiter, rather than `me`, finds the deadlocks of which its owner's holds are a part.
 
     Its place in its queue is not left out: where others only wait for that one, its own search would not find them.
     """
-    return node.czxid > me.czxid and (told.ends or not me.ends)
+    return node.czxid > me.czxid and (info.ends or not me.ends)
 
 
 class _Walk:
@@ -250,15 +250,15 @@ def _cycle(me: Waiter, view: _View, chain: Sequence[tuple[Place, Place, bool]]) 
     for waiter, blocker, hard in chain:
         found = view.nodes[waiter]
         assert found is not None
-        node, told = found
+        node, info = found
         age = max(0.0, now - node.ctime)
-        edges.append(DeadlockEdge(*waiter, blocker.name, told.host, told.pid, told.thread, age, hard, told.label))
+        edges.append(DeadlockEdge(*waiter, blocker.name, info.host, info.pid, info.thread, age, hard, info.label))
     return tuple(edges)
 
 
 def described(cycle: Sequence[DeadlockEdge]) -> str:
     """Return a deadlock in words, for an error or the log."""
-    names = [Told(each.host, each.pid, each.thread, label=each.label).whole_name(each.waiter) for each in cycle]
+    names = [NodeInfo(each.host, each.pid, each.thread, label=each.label).whole_name(each.waiter) for each in cycle]
     return "; ".join(
         f"{name} waits for {each.path} (for {each.age:.1f} s), {'held by' if each.hard else 'behind'} {blocker}"
         for each, name, blocker in zip(cycle, names, [*names[1:], names[0]], strict=True)

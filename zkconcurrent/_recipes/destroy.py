@@ -8,10 +8,10 @@ from typing import NamedTuple
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
+from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Recipe
 from .._protocol.rules import has_data
 from .._protocol.ticket import Ticket
-from .._protocol.told import Told
 from .nodes import foreign_child
 
 NAMED = 5
@@ -43,11 +43,11 @@ def named(found: Users) -> str:
 
 
 def _name(path: str, node: op.Node) -> str:
-    told = Told.by_data(node.data)
-    if told.pid is None:
+    info = NodeInfo.parse(node.data)
+    if info.pid is None:
         # Another program has made the node, such as one on Curator.
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
-    return f"thread {told.thread!r} of process {told.pid} on host {told.host!r} ({path})"
+    return f"thread {info.thread!r} of process {info.pid} on host {info.host!r} ({path})"
 
 
 class Tree(NamedTuple):

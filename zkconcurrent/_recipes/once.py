@@ -23,9 +23,9 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from .._protocol import operations as op
+from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
-from .._protocol.told import Told
 from .nodes import foreign_data
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Mark(NamedTuple):
         """
         try:
             waited = json.loads(node.data)["waited"]
-            return cls(node.mtime - waited, node.mtime, Told.by_data(node.data).whole_name("unknown"))
+            return cls(node.mtime - waited, node.mtime, NodeInfo.parse(node.data).whole_name("unknown"))
         except op.MALFORMED:
             raise foreign_data(path, node.data, "a mark of once_per is JSON with `waited`") from None
 

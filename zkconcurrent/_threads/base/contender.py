@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from ..._protocol.node_info import NodeInfo, origin_of
 from ..._protocol.operations import Node
 from ..._protocol.ticket import REVOKED
-from ..._protocol.told import Told, origin_of
 from ..._recipes.detached import read
 from ..._runtime.clock import ago
 from ..._runtime.public import public
@@ -62,30 +62,30 @@ class Contender(NamedTuple):
 
     def whole_name(self) -> str:
         """Return the words by which messages name it."""
-        return Told(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
+        return NodeInfo(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
-        told = Told.by_data(node.data)
-        if told.pid is None and (origin := origin_of(node.data))[0]:
-            told = told._replace(host=origin[0], pid=origin[1])
+        info = NodeInfo.parse(node.data)
+        if info.pid is None and (origin := origin_of(node.data))[0]:
+            info = info._replace(host=origin[0], pid=origin[1])
         held = read(name, node)
         return cls(
-            told.host,
-            told.pid,
-            told.thread,
+            info.host,
+            info.pid,
+            info.thread,
             node.session,
             datetime.fromtimestamp(node.ctime, timezone.utc),
             f"{path}/{name}",
             node.czxid if held is None else held.token,
             position,
-            told.owner,
-            told.by,
-            told.timeout,
-            told.holds,
+            info.owner,
+            info.by,
+            info.timeout,
+            info.holds,
             node.data == REVOKED,
-            told.label,
+            info.label,
         )
 
 

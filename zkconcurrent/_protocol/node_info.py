@@ -19,7 +19,7 @@ _LONGEST_NAME = 300  # characters
 _CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
 
-class Told(NamedTuple):
+class NodeInfo(NamedTuple):
     """The fields of one node's data.
 
     Attributes:
@@ -45,7 +45,7 @@ class Told(NamedTuple):
     ends: bool = False
 
     @classmethod
-    def by_data(cls, data: bytes) -> Told:
+    def parse(cls, data: bytes) -> NodeInfo:
         """Parse a node's data."""
         try:
             fields = json.loads(data)
