@@ -12,15 +12,15 @@ from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, AtomicLong, SharedValue
-from zkconcurrent._recipes.value import LOOK_AFTER
+from zkconcurrent._recipes.value import READ_AFTER
 
 
 def test_a_number(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A read is a `sync` and a read; a change is one write, and after eight of them three reads go before it."""
     number = AtomicLong(counted, zk_path)
     number.add()
-    with proxy.costs(multi=LOOK_AFTER - 1, flights=LOOK_AFTER - 1):
-        for _ in range(LOOK_AFTER - 1):
+    with proxy.costs(multi=READ_AFTER - 1, flights=READ_AFTER - 1):
+        for _ in range(READ_AFTER - 1):
             number.add()
     with proxy.costs(sync=1, getData=1, getChildren=1, multi=1, flights=2):
         number.add()
@@ -29,7 +29,7 @@ def test_a_number(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     with proxy.costs(sync=1, getData=1, getChildren=1, flights=1):
         assert not number.compare_and_set(-1, 1)
     with proxy.costs(multi=2):
-        assert number.compare_and_set(LOOK_AFTER + 1, 1)
+        assert number.compare_and_set(READ_AFTER + 1, 1)
         assert number.update(lambda old: old + 1) == 2
 
 

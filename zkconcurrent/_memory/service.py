@@ -84,7 +84,7 @@ class Service:
         self._timeouts = {number: session.timeout for number, session in tree.sessions.items()}
         self._heard = dict.fromkeys(tree.sessions, now)
         self._next_session = max(wall_clock() << 16, *tree.sessions, 0) + 1
-        self._look_at_containers = now + limits.containers
+        self._containers_due = now + limits.containers
 
     def commit(self, session: int, operations: Sequence[Operation], ids: Ids | None) -> tuple[Change, Applied]:
         """Do all operations, or none of them; either takes a zxid.
@@ -168,8 +168,8 @@ class Service:
         for session in [each for each, heard in self._heard.items() if heard + self._timeouts[each] < tick]:
             self.close(session)
             self.cut(session)
-        if self._look_at_containers <= now:
-            self._look_at_containers = now + self.limits.containers
+        if self._containers_due <= now:
+            self._containers_due = now + self.limits.containers
             nodes = self.tree.nodes
             # A container that had no child yet stays: somebody is about to make one.
             for path in [each for each in self.tree.containers if nodes[each].creates and not nodes[each].children]:

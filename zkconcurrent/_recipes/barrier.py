@@ -11,9 +11,9 @@ unless it is in the list of failed ones.
 
 Numbers without a gap make departures visible. The first party watches the children of its generation, and reads how
 many were ever created there, so it also notices a party that came and went between two reads. Every other party watches
-the first party's node and the state. So an arrival wakes one, and any other departure than a cancelled task's breaks
-the barrier. A generation's node is therefore no container: one that the server reaped while empty would begin its
-numbers anew.
+the first party's node and the state. So an arrival wakes one party, and every departure breaks the barrier, except a
+cancelled task's. A generation's node is therefore no container: if the server removed an empty one, its numbers would
+begin anew.
 
 A cancelled task leaves, and the barrier keeps filling. One `multi` deletes the party's node and writes into the
 generation's node that it has withdrawn; it fails if the state has changed. So a leave and a trip exclude each other:
@@ -24,14 +24,14 @@ like a death.
 
 The place of a party that leaves, its *seat*, goes to the next number that has none. So every party keeps its arrival
 index until it leaves, and needs no newer list to know it. A party without a seat arrived when all seats were taken; it
-watches the generation's node, in case it gets one. A leave does not begin another generation, in which the others would
-have to arrive anew: so a party that is out of reach just then, and dies, is still missed. While the action runs, a
-party that leaves stays counted: the trip no longer checks its node.
+watches the generation's node, in case it gets one. A leave does not begin another generation, as the others would have
+to arrive in it anew. So if a party that is out of reach at that moment dies, the others still miss it. While the action
+runs, a party that leaves stays counted: the trip no longer checks its node.
 
 Seats are passed on, although the trip could write the numbers of the parties that pass, from which each would learn its
 index: a party whose session ends after the trip could miss such a list, as the next generation removes the node of its
-own, and later trips fill the state. By its seat, a party only needs to learn that its generation has tripped, which the
-state still tells then. The simulation has both lists as seeded bugs, and finds them.
+own, and later trips fill the state. A party that has a seat only needs to learn that its generation has tripped, which
+the state still shows then. The simulation has both lists as seeded bugs, and finds them.
 
 The leave runs in the background, so that the cancel need not wait. It has no deadline while a server is in reach: a
 deadline would break the barrier where many tasks leave at once, or over slow links. Once no server has been in reach
@@ -104,7 +104,7 @@ def give_up(party: Party, *, struck: bool = False) -> Recipe[Outcome]:
 
     Args:
         party: the party.
-        struck: it was interrupted; if it is once more, it has not left, and the interrupt is raised.
+        struck: it was interrupted. If it is interrupted once more, it has not left, and the interrupt is raised.
 
     Returns:
         As `wait`; the party itself if another party decides and this one must `outlast` it.
@@ -114,7 +114,7 @@ def give_up(party: Party, *, struck: bool = False) -> Recipe[Outcome]:
 
 def outlast(party: Party) -> Recipe[Outcome]:
     """Wait past the deadline, as the party's generation is complete and the last party decides; return as `give_up`."""
-    return (yield from _to_the_end(party, _look_on(party)))
+    return (yield from _to_the_end(party, _await_last(party)))
 
 
 def withdraw(party: Party) -> Recipe[None]:
@@ -237,15 +237,15 @@ def _wait(party: Party) -> Recipe[Outcome]:
     view, ticket = party.view, party.ticket
     watching = False
     while True:
-        if not party.misses_nobody():
-            yield from _look_around(party)
-            if not party.misses_nobody():
+        if not party.misses_none():
+            yield from _read_parties(party)
+            if not party.misses_none():
                 # A party has arrived, and has left without withdrawing.
                 return (yield from _break(party))
             # Another party may be the first now, so the watch may be on a node that is gone.
             watching = False
         if party.is_last:
-            outcome = yield from _release(party)
+            outcome = yield from _trip(party)
             if outcome is not None:
                 return outcome
         elif watching:
@@ -263,10 +263,10 @@ def _wait(party: Party) -> Recipe[Outcome]:
             view.note(party.state, party.line)
             names.clear()
         elif there is None:
-            party.look_at_all()
+            party.watch_all()
 
 
-def _look_around(party: Party) -> Recipe[None]:
+def _read_parties(party: Party) -> Recipe[None]:
     """Read which parties are there and, only then, which have withdrawn.
 
     The `multi` that deletes a party's node also notes the withdrawal. So if the first read misses a party that has
@@ -281,7 +281,7 @@ def _look_around(party: Party) -> Recipe[None]:
 def _outcome(party: Party) -> Recipe[int | None]:
     """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
 
-    A party without a seat first looks whether it got one before the generation ended.
+    A party without a seat first reads whether it got one before the generation ended.
 
     Raises:
         Requeue: the party did not belong to that generation.
@@ -298,7 +298,7 @@ def _outcome(party: Party) -> Recipe[int | None]:
     return party.seat if party.state.has_tripped(party.generation) else None
 
 
-def _release(party: Party) -> Recipe[Outcome]:
+def _trip(party: Party) -> Recipe[Outcome]:
     """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
@@ -331,7 +331,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
     One round trip decides: the write fails if the state has changed, and the read behind it shows the change. A party
-    whose node may be gone looks first, as another client may have destroyed the barrier meanwhile and made it anew.
+    whose node may be gone reads first, as another client may have destroyed the barrier meanwhile and made it anew.
 
     Args:
         party: the party that asks; its session may be over.
@@ -339,7 +339,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
         lost: its session is over.
 
     Raises:
-        Requeue: the party is `lost` and comes again, as it may not belong to its generation, which is open.
+        Requeue: the party is `lost`, and must arrive again. Its generation is open, and may not have counted the party.
     """
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
@@ -351,7 +351,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
         party.see(node)
     while party.goes_on:
         if lost and party.seat is None:
-            # It came too late, or does not know whether it came. The parties that count it miss its node.
+            # The party came too late, or does not know whether it came. Parties that count it will miss its node.
             raise op.Requeue
         if patient and party.others_decide():
             return party
@@ -370,10 +370,10 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
         return None
 
 
-def _look_on(party: Party) -> Recipe[Outcome]:
-    """Wait for one change while the last party is there, and return the party itself; otherwise return as `give_up`."""
+def _await_last(party: Party) -> Recipe[Outcome]:
+    """Wait for one change while the last party is there, and return the party itself; otherwise, as `give_up`."""
     path = party.ticket.path
-    # The seats come after the names, as in `_look_around`: the last party by them is there, or has died.
+    # The seats come after the names, as in `_read_parties`: the last party by them is there, or has died.
     node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
     if party.see(node):
         party.see_seats(there)
@@ -415,10 +415,10 @@ def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierC
 
 
 def abort(view: BarrierView, late: bool = False) -> Recipe[None]:
-    """Break the barrier. If `late`, because of a deadline alone, leave it alone while an action runs."""
+    """Break the barrier; with `late`, which means that a deadline is the only reason, not while an action runs."""
     begun = state = yield from read_or_make(view)
-    # Once the generation is broken, and perhaps the barrier was reset since, our own write did that, or another
-    # client's, which leaves ours nothing to do.
+    # Once the generation is broken, nothing is left to do, whether our own write did that or another client's. The
+    # barrier may have been reset since.
     while not (state.broken or begun.generation in state.failed or (late and state.acting)):
         if (yield from _write(view, state, state.fail())):
             return
@@ -428,8 +428,8 @@ def abort(view: BarrierView, late: bool = False) -> Recipe[None]:
 def reset(view: BarrierView) -> Recipe[None]:
     """Fail the current generation, whose waiting parties leave, and begin the next."""
     begun = state = yield from read_or_make(view)
-    # Once that generation is over, its waiters leave. Our own write ended it, or another client's, which leaves ours
-    # nothing to do.
+    # Once that generation is over, its waiters leave and nothing is left to do, whether our own write ended it or
+    # another client's.
     while (state.generation, state.born) == (begun.generation, begun.born):
         if (yield from _write(view, state, state.reset())):
             return

@@ -288,7 +288,7 @@ class Party:
         return self.acts and self.is_last and self.goes_on and self.state.acting
 
     def others_decide(self) -> bool:
-        """Return whether its generation is complete, and the last party, which is another, acts or is about to trip."""
+        """Return whether its generation is complete, and another party, the last one, acts or is about to trip."""
         came_too_late = self.ticket.name is not None and self.seat is None
         return came_too_late or (self.state.acting and not self.is_last)
 
@@ -321,7 +321,7 @@ class Party:
         self.line, self.trusts_first = line_of(names), False
         self.highest = max([self.highest, self.number, created - 1, *self.line])
 
-    def misses_nobody(self) -> bool:
+    def misses_none(self) -> bool:
         """Return whether every party that has arrived is still there, or has withdrawn."""
         there = (number in self.line for number in self.seats.counted() if number <= self.highest)
         return self.trusts_first or all(there)
@@ -332,8 +332,8 @@ class Party:
         self.line, self.trusts_first = {first: self.line[first]}, True
         return self.line[first]
 
-    def look_at_all(self) -> None:
-        """Look at the nodes of all again, as the first party may be gone."""
+    def watch_all(self) -> None:
+        """Watch the nodes of all again, as the first party may be gone."""
         self.line, self.trusts_first = {}, False
 
 

@@ -25,12 +25,12 @@ def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
         yield op.CheckChroot(path)
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
-        found.append((yield from there([f"{folder}/{name}" for name in names])))
+        found.append((yield from existing([f"{folder}/{name}" for name in names])))
     return found
 
 
-def there(paths: Sequence[str]) -> Recipe[Users]:
-    """Return those of the nodes that exist."""
+def existing(paths: Sequence[str]) -> Recipe[Users]:
+    """Return the nodes that exist."""
     nodes = (yield tuple(map(op.Get, paths))) if paths else []
     return [(path, node) for path, node in zip(paths, nodes, strict=True) if node is not None]
 
@@ -109,8 +109,8 @@ def destroy(tree: Tree) -> Recipe[Users]:
 
     One `multi` deletes all nodes, the folders of users included. A folder can only be deleted while it is empty, so the
     `multi` fails if a client uses the primitive. If there are more nodes than one request can name, the first `multi`
-    deletes the folders of users and some leaves; each later one fails if a client has made such a folder anew. A node
-    that is gone already is success.
+    deletes the folders of users and some leaves; each later one fails if a client has made such a folder anew. It is no
+    error if the node is gone already.
 
     Raises:
         ForeignNodeError: the path has other nodes; none of them was touched.
@@ -128,7 +128,7 @@ def destroy(tree: Tree) -> Recipe[Users]:
         present = {f"{at}/{name}" for at in tree.users for name in contents[at] if not tree.is_leaf(at, name)}
         mine = sorted(present.intersection(tree.mine()))
         if others := sorted(present.difference(mine)):
-            if using := (yield from there(others)):
+            if using := (yield from existing(others)):
                 return using
             continue
         if node is None:
@@ -141,7 +141,7 @@ def destroy(tree: Tree) -> Recipe[Users]:
             for parts in _requests(tree, node, contents, mine):
                 yield op.Multi(ticket, tuple(parts))
         except (op.NoNode, op.NodeExists, op.BadVersion, op.NotEmpty, op.ConnectionLost, op.Requeue) as error:
-            # The nodes have changed meanwhile, or the outcome is unknown: look again.
+            # The nodes have changed meanwhile, or the outcome is unknown: read again.
             yield op.Discard(ticket)
             if isinstance(error, op.NotEmpty):
                 leaves = [part.path for part in parts if isinstance(part, op.Delete) and part.path not in contents]
@@ -164,7 +164,7 @@ def _requests(
     left = [op.Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
     left += (op.Delete(at) for at in tree.leaves if at != path and contents[at] is not op.NOWHERE)
     # The version is the one that was checked: data that was written since may be of another kind. A node with folders
-    # is still what it was while they are there, and a busy client may change its version again and again.
+    # is surely the same while they are there, and a busy client may change its version again and again.
     version = node.version if set(contents) == {path} else -1
     last: op.Part = op.Delete(path, version=version)
     if path in tree.users:
@@ -196,7 +196,7 @@ def _below(tree: Tree, leaves: Sequence[str]) -> Recipe[Users]:
     """
     listings = (yield tuple(map(op.Children, leaves))) if leaves else ()
     below = [f"{leaf}/{name}" for leaf, names in zip(leaves, listings, strict=True) for name in names]
-    using = yield from there(below)
+    using = yield from existing(below)
     for path, node in using:
         if not node.session:
             raise tree.foreign(path)

@@ -9,8 +9,8 @@ Nothing needs a lease: the hold is a node, and no session ends it. A call that i
 has come, the persistent node has a ticket, so that an interrupt or a deadline deletes it. That ticket is *lasting*: its
 delete outlives the session, as the node does. Meanwhile another process of the owner may find the node and take it for
 its hold. So each acquire that finds the owner's hold replaces the node by one of its own, with the same number and
-token. The late delete then finds nothing. A caller that follows a hold therefore goes by its token, and a node that is
-gone when it is read is looked for once more, by its number.
+token. The late delete then finds nothing. Therefore a caller follows a hold by its token. If a node is gone when it is
+read, the caller looks for its number in another listing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Detached(NamedTuple):
 
 
 def read(name: str, node: op.Node) -> Detached | None:
-    """Return the hold that a node is; None if it belongs to a session."""
+    """Return the hold that a node stands for; None if it belongs to a session."""
     if node.session:
         return None
     try:
@@ -56,7 +56,7 @@ def read(name: str, node: op.Node) -> Detached | None:
     return Detached(name, token, owner)
 
 
-def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.Node | None, Sequence[str]]]:
+def read_first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.Node | None, Sequence[str]]]:
     """Return the name and the node of the first in the queue, None if there is none, and the listing that shows it.
 
     A node that is gone when it is read may have been replaced by one with the same number. Then the hold goes on, so
@@ -74,7 +74,7 @@ def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.Node |
 
 def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[tuple[Detached | None, Sequence[str]]]:
     """Return the hold of an owner, if it is the first in the queue, and the listing that shows that."""
-    name, node, names = yield from first(path, names)
+    name, node, names = yield from read_first(path, names)
     held = None if name is None or node is None else read(name, node)
     return (held if held is not None and held.owner == owner else None), names
 
@@ -122,13 +122,13 @@ def acquire(
     queued: bytes,
     check_wait: CheckWait | None,
 ) -> Recipe[Detached | None]:
-    """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
+    """Queue, wait for our turn, and leave a node there that no session ends; or return the hold that the owner has.
 
     Args:
         path: the lock.
         owner: the owner's name.
         unique: a UUID of this call.
-        data: the content of the holder's node, as JSON, but for the token.
+        data: the content of the holder's node, in JSON, without the token.
         wait: whether to wait. If not, the result is None if another contender is in the way.
         mine: the name of the node whose hold the caller has, if any.
         queued: the content of the node that queues.
@@ -170,8 +170,8 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. One
     `multi` makes it and deletes the ticket's node. So it can't be made in a later session, nor twice.
 
-    Until the hold is known to be the owner's, the node belongs to a second ticket: if the call ends before, by its
-    deadline or an interrupt, the node is deleted as a ticket's is.
+    Until the hold is known to be the owner's, the node belongs to a second ticket: if its deadline or an interrupt ends
+    the call before, the node is deleted like any ticket's.
 
     Raises:
         NodeGone: the ticket's node is gone.
@@ -192,8 +192,8 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
             yield op.Multi(left, (op.Delete(ticket.node, ticket), detached), awaits_reply_past_deadline=True)
             break
         except op.NoNode:
-            # The first request may have been applied after the look: if it went by way of a follower, the leader may
-            # have answered the look without it.
+            # The first request may have been applied after the read: if it went through a follower, the leader may have
+            # answered the read without it.
             if in_doubt and (yield op.Get(node)) is not None:
                 break
             yield op.Discard(left)
@@ -250,7 +250,7 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
     in_doubt = False
     while True:
         names = yield from list_queue(path, MUTEX)
-        name, node, _ = yield from first(path, names)
+        name, node, _ = yield from read_first(path, names)
         if name is None or node is None:
             return in_doubt
         held = read(name, node)
@@ -261,5 +261,5 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
         deleted = yield op.Delete(f"{path}/{name}")
         if deleted:
             return True
-        # If there was nothing to delete, the hold has ended meanwhile, or the owner has made a new node: look again.
+        # If there was nothing to delete, the hold has ended meanwhile, or the owner has made a new node: list again.
         in_doubt = in_doubt or deleted is None

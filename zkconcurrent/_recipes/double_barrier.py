@@ -10,7 +10,7 @@ other.
 
 Curator's nodes leave two gaps. A party lists the nodes and then creates `ready`; another may give up waiting in
 between. So each decision of ours is a `multi` that writes the barrier's own node in the version that was read: one of
-two fails, and looks again. It checks no node of another party, as a party that dies just before counts like one that
+two fails, and reads again. It checks no node of another party, as a party that dies just before counts like one that
 dies just after. And if all parties die inside, `ready` stays, and would let in the next party alone. A party that finds
 `ready` therefore compares it with the nodes: `ready` is valid if one of these nodes, or the party's own node, is older
 than `ready`. If a party comes late, while a party with an older node is inside, it deletes `ready` and creates it again
@@ -47,7 +47,7 @@ _PARTY = re.compile(r"(?:_c_[0-9a-f-]{36}-party--?[0-9]+|[0-9a-f]{8}(?:-[0-9a-f]
 
 
 class BarrierSnapshot(NamedTuple):
-    """A look at a barrier.
+    """A double barrier as a party read it.
 
     Attributes:
         data: the data of the barrier's node.
@@ -63,7 +63,7 @@ class BarrierSnapshot(NamedTuple):
 
     @classmethod
     def of(cls, ticket: Ticket, node: op.Node | None, names: Sequence[str]) -> BarrierSnapshot:
-        """Return what was read.
+        """Make a snapshot of what was read.
 
         Raises:
             NodeGone: the ticket's node is missing.
@@ -73,7 +73,7 @@ class BarrierSnapshot(NamedTuple):
         return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
 
 
-# After these failures of a decision, look again: the barrier has changed meanwhile, or the outcome is unknown.
+# After these failures of a decision, read again: the barrier has changed meanwhile, or the outcome is unknown.
 _UNDECIDED = (op.NoNode, op.BadVersion, op.ConnectionLost)
 
 
@@ -119,7 +119,7 @@ def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool, Ba
 
 
 def _arrive(ticket: Ticket, data: bytes) -> Recipe[BarrierSnapshot]:
-    """Create the party's node; a listing behind that has all that came before."""
+    """Create the party's node; return what was read behind that, with all parties that came before."""
     path = ticket.path
     reads = op.Get(path, ticket), op.Children(path, ticket)
     node, names = yield from create(ticket, ROLE, data, reads, missing)
@@ -139,7 +139,7 @@ def _read_snapshot(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
 
 
 def _open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
-    """Open the barrier, unless a party has given up meanwhile; look again.
+    """Open the barrier, unless a party has given up meanwhile; return what is so then.
 
     Our own node is checked, so the `multi` fails if an operator has deleted that.
     """
@@ -275,7 +275,7 @@ def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
     left = sorted(set(others).intersection(names))
     if node is not None and left and READY not in names:
         decide = op.SetNode(path, node.data, node.version)
-        # If the barrier has changed meanwhile, or the outcome is unknown, the caller looks again.
+        # If the barrier has changed meanwhile, or the outcome is unknown, the caller reads again.
         with suppress(op.NodeExists, op.BadVersion, op.ConnectionLost):
             yield op.Multi(ticket, (op.Check(f"{path}/{left[0]}"), decide, op.Create(f"{path}/{READY}", b"")))
 

@@ -87,7 +87,7 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
 
     Every attempt names the version that was read, so none that is applied late overwrites a newer write.
     """
-    # Then the session is over, or the leader has resigned.
+    # After a `Requeue`, the session is over, or the leader has resigned.
     with suppress(op.Requeue):
         while True:
             _, node = yield op.Sync(ticket.path, ticket), op.Get(ticket.node, ticket)
@@ -96,7 +96,7 @@ def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
                 return
             if node.data == data:
                 return
-            # If it is unknown whether the data was written, look.
+            # If it is unknown whether the data was written, read again.
             with suppress(op.ConnectionLost):
                 if (yield op.SetNode(ticket.node, data, node.version)):
                     return

@@ -3,10 +3,10 @@
 The first part of a name is hashed with the name of each ensemble, and the highest hash has it (rendezvous hashing). So
 neither the hosts of an ensemble nor the order in which a program gives them decide anything.
 
-Each ensemble has a record at the base path. A process may use the list only if it has found, or written, the same one
-on each, and nobody changes a record. So two processes that share an ensemble, and work, have one list. All write in the
-order of the names: of two that begin at once, the second to reach a common ensemble is refused. What it has written
-before stays, as others with its list may have found it.
+Each ensemble has a record at the base path. A process may use its list only if it has found, or written, the same
+record on each ensemble, and no process changes a record. So two processes that work and share an ensemble have the same
+list. All write in the order of the names: of two that begin at once, the second to reach a common ensemble is refused.
+The records that it has written before stay, as other processes with its list may have found them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ RECORD = "_ensembles"
 
 
 def place(names: Iterable[str], part: str) -> str:
-    """Return the name of the ensemble that has the paths whose first part this is."""
+    """Return the name of the ensemble that has the paths with this first part."""
     return max(names, key=lambda name: sha256(f"{name}/{part}".encode()).digest())
 
 
 def first_part(base: str, path: str) -> str:
-    """Return the first part of a path below the base: what decides its place."""
+    """Return the first part of a path below the base, which decides its place."""
     return path[len(base.rstrip("/")) + 1 :].partition("/")[0]
 
 
@@ -43,7 +43,7 @@ def has_record(path: str, data: bytes) -> Recipe[bool]:
     """Return whether the record is there.
 
     Raises:
-        ClientError: the one that is there is another.
+        ClientError: there is another record.
     """
     _, node = yield op.Sync(path), op.Get(path)
     if node is not None and node.data != data:
@@ -57,6 +57,6 @@ def has_record(path: str, data: bytes) -> Recipe[bool]:
 
 
 def write_record(path: str, data: bytes) -> Recipe[None]:
-    """Write the record, unless it is there; errors as those of `has_record`."""
+    """Write the record, unless it is there; errors as `has_record`."""
     while not (yield from has_record(path, data)):
         yield from make(path, data)

@@ -14,8 +14,8 @@ lost, late or repeated, and three things settle it.
   read is behind a `sync`: a server that lags shows an older epoch, and a set from before the wait would count as one
   since.
 
-Waiters have no nodes, so `destroy()` does not ask for them; a waiter creates the node anew, which counts from 0, and
-waits on.
+Waiters have no nodes, so `destroy()` ignores them. A waiter creates the node anew, with an epoch of 0, and continues to
+wait.
 """
 
 from __future__ import annotations

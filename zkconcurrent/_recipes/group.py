@@ -5,12 +5,12 @@ lost, the node's session shows this, as no two memberships of a client have the 
 requests of a membership, one after the other, so no request overtakes another.
 
 A second delete of a node might meet the node of the next member. So a membership has a thread of its own, which runs
-one recipe from the first create to the delete; `join` and `leave` only wait for it. An interrupted `join` says that the
-node is not wanted, and the thread sees to it. Its ticket gets the node's name when the reply, or a read, has shown that
-the node is of its session; from then on the heartbeat checks it.
+one recipe from the first create to the delete; `join` and `leave` only wait for it. An interrupted `join` notes that
+the node is not wanted, and the thread deletes it. Its ticket gets the node's name when the reply, or a read, has shown
+that the node is of its session; from then on the heartbeat checks it.
 
-A watch on the node tells of its end, also if another client makes it anew at once, which the heartbeat would not see.
-After a reconnect the thread looks again.
+A watch on the node shows its end, even if another client makes it anew at once, which the heartbeat would not see.
+After a reconnect the thread reads again.
 
 Source: Curator's `GroupMember`, whose nodes these are.
 """
@@ -45,7 +45,7 @@ class Member:
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
         beside: the names of all nodes, as listed behind the create.
-        cause: why the node went, the last time that it did.
+        cause: why the node was lost, the last time that it was.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -87,7 +87,7 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
 
     Args:
         member: the membership.
-        joined: called each time that the node exists.
+        joined: called each time the node has been created.
     """
     while member.wanted:
         if member.ticket is None:
@@ -182,7 +182,7 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
     doubt = False
     member.sessions.add(ticket.session)
     while True:
-        told = True
+        replied = True
         try:
             create = op.Multi(ticket, (*lacking, op.Create(member.node, member.data, ephemeral=True)))
             if member.joined:
@@ -191,17 +191,19 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
                 (*_, (_, made)), member.beside = yield create, op.Children(member.path)
             return made.czxid, ticket.session, True
         except (op.NoNode, op.NodeExists) as failed:
-            # The group was never used, or it was reaped while idle; or another client has just made a node above.
+            # The group was never used, or the server has removed it while idle; or another client has just made a node
+            # above.
             if isinstance(failed, op.NoNode) or failed.part < len(lacking):
                 lacking = yield from missing(op.Container(member.path))
                 continue
         except op.ConnectionLost:
-            told, doubt = False, True
+            replied, doubt = False, True
         _, found = yield op.Sync(member.node, ticket), op.Get(member.node, ticket)
         # A former leader that is cut off still answers a `sync`, and may show a node that is gone. The reply to a
-        # create is a majority's; so without one, only our own node counts, and any other needs another create.
+        # create comes from a majority. So without that reply only our own node counts, and any other node needs another
+        # create.
         ours = doubt and found is not None and found.session == ticket.session
-        if found is not None and (told or ours):
+        if found is not None and (replied or ours):
             return found.czxid, found.session, ours
 
 
@@ -240,7 +242,7 @@ def _delete_node(member: Member) -> Recipe[None]:
             # The node was deleted, or went with its session.
             pass
         except op.ConnectionLost:
-            # Look whether it is still there.
+            # Read whether it is still there.
             sure = False
             continue
         member.ticket = None

@@ -142,7 +142,7 @@ def join(
 
 
 def come_first(ticket: Ticket, data: bytes, find_missing: FindMissing) -> Recipe[None]:
-    """Join a queue in which the first has a turn, but no hold; wait until no contender is ahead.
+    """Join a queue that gives turns, and no holds; wait until no contender is ahead.
 
     Args:
         ticket: the ticket.
@@ -188,8 +188,8 @@ def create(
         role: the node's role.
         data: its content.
         reads: what to read, behind the create.
-        find_missing: called with the queue, if that is missing: makes it, with what is missing above, or returns what
-            creates all that, together with the node; None raises `NoNode`.
+        find_missing: called with the queue if that is missing. It makes the queue, with what is missing above, or
+            returns what creates all that, to be sent together with the node. Without it, `NoNode` is raised.
     """
     own = op.CreateEphemeral(ticket, role, data)
     create: op.CreateEphemeral | op.Multi = own
@@ -197,7 +197,8 @@ def create(
         try:
             return (yield create, *reads)[1:]  # type: ignore[no-any-return]
         except (op.NoNode, op.NodeExists):
-            # The queue was never used, or it was reaped while idle; or another client has just made the missing nodes.
+            # The queue was never used, or the server has removed it while idle; or another client has just made the
+            # missing nodes.
             if find_missing is None:
                 raise
             lacking = yield from find_missing(op.Container(ticket.path))

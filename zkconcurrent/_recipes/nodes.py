@@ -20,14 +20,14 @@ FIRST_FLIGHT = 50
 """How many nodes of unknown size the first flight reads."""
 
 FLIGHT = 1_000_000
-"""How many bytes of data a flight may read, about."""
+"""About how many bytes of data a flight may read."""
 
 Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
 """What creates the missing nodes, in this order."""
 
 
 def missing(*parts: op.Container | op.Create) -> Recipe[Lacking]:
-    """Return what creates those of some nodes that are missing, and the containers above them; the highest first.
+    """Return what creates the nodes that are missing, and the missing containers above them; the highest first.
 
     The caller creates all of these in one request, with a child of the lowest container. A server removes an empty
     container only if that once had a child. So one that was made alone would stay for good if its client were killed,
@@ -42,7 +42,7 @@ def missing(*parts: op.Container | op.Create) -> Recipe[Lacking]:
 def missing_beside(
     parts: Sequence[op.Container | op.Create], *reads: op.Get | op.Children
 ) -> Recipe[tuple[Lacking, list[Any]]]:
-    """Return what `missing` does, and what was read besides, behind the same `sync`."""
+    """Return what `missing` returns, and what the reads return, behind the same `sync`."""
     wanted: dict[str, op.Container | op.Create] = {}
     for part in parts:
         for above in ancestors(part.path):
@@ -59,7 +59,7 @@ def missing_beside(
 
 
 def next_flight(nodes: Sequence[op.Node | None]) -> int:
-    """Return how many nodes the next flight may read: so many that it has about 1 MB, by what the last one has read.
+    """Return how many nodes the next flight may read: about 1 MB, judged by what the last one has read.
 
     A heartbeat's reply comes behind the flight, and the lease may not wait long for it: a slow link would lose all of
     the client's holds. The number grows step by step, as small nodes may stand before large ones.
@@ -142,18 +142,18 @@ class PathCheck:
 
 
 def lay_out(*parts: op.Container | op.Create, path_check: PathCheck | None = None) -> Recipe[bool]:
-    """Create those of some nodes that are missing, and the containers above them, all in one request.
+    """Create the nodes that are missing, and the missing containers above them, all in one request.
 
     Args:
         parts: the nodes, each after the nodes above it.
         path_check: refuses a path that another kind of primitive uses.
 
     Returns:
-        Whether this has created the missing ones for certain. Otherwise another kind may have created the node.
+        Whether this call has certainly created the missing ones. Otherwise another kind of primitive may have.
     """
     find_missing = missing if path_check is None else path_check.missing
     while lacking := (yield from find_missing(*parts)):
-        # A missing parent was just reaped: look again.
+        # The server has just removed the parent, which was empty: read again.
         with suppress(op.NoNode):
             if made := (yield op.CreateTogether(lacking)):
                 return made is True
@@ -173,8 +173,8 @@ def lay_out_marked(
         kind: the kind of primitive.
         top: creates the node at the path.
         parts: create the nodes below it.
-        is_marked: returns whether the node at the path has a mark; if not, the node is given that of `top`. Raises an
-            error for a mark that is not ours.
+        is_marked: returns whether the node at the path has a mark; if not, the node gets the mark of `top`. It raises
+            an error for a mark that is not ours.
         check_more: a recipe that reads more, and refuses a node at the path that is not ours, given its children.
 
     Raises:
@@ -194,7 +194,7 @@ def lay_out_marked(
                 with suppress(op.ConnectionLost):
                     yield op.SetNode(path, top.data, node.version)
                 continue
-            # A missing parent was just reaped, or the primitive destroyed: look again.
+            # The server has just removed the parent, or a client has destroyed the primitive: read again.
             with suppress(op.NoNode):
                 made, names = (yield op.CreateTogether(lacking), op.Children(path)) if lacking else (True, names)
                 if made:
@@ -208,14 +208,14 @@ def lay_out_marked(
 
 
 def make(path: str, data: bytes) -> Recipe[bool]:
-    """Make the node unless it exists; return whether this has made it for certain. If not, another kind may have.
+    """Make the node unless it exists; return whether this call has certainly made it. If not, another kind may have.
 
     Its ancestors are containers, so that they disappear once it is destroyed.
     """
     try:
         return (yield op.CreatePersistent(path, data)) is True
     except op.NoNode:
-        # The parent was never made, or it was reaped.
+        # The parent was never made, or the server has removed it.
         return (yield from lay_out(op.Create(path, data)))
 
 
@@ -229,8 +229,8 @@ def watch_until(
 
     Args:
         path: the node.
-        accepts: called after each look, with the node, which is None while it is missing, and with `lists` also with
-            the names of its children; returns None to wait on.
+        accepts: called after each read with the node, None if it is missing; and, with `lists`, with the names of its
+            children. It returns None to continue the wait.
         makes: returns the recipe that makes the node: a missing node can't be watched.
         lists: whether to watch the children, too.
     """
@@ -256,7 +256,7 @@ def watch_until(
 
 
 def check_folders(path: str, names: Sequence[str], kind: str) -> None:
-    """Refuse a path that has a child which is none of the folders of its kind of primitive.
+    """Refuse a path with a child that is not a folder of its kind of primitive.
 
     Raises:
         ForeignNodeError: it has one.
@@ -279,7 +279,7 @@ def give_back(path: str, data: bytes) -> Recipe[None]:
 
 
 def kind_of(data: bytes) -> str | None:
-    """Return the kind of primitive that knows its node by such data; None if there is none."""
+    """Return the kind of primitive whose node has such data; None if there is none."""
     return next((kind for kind, mark in _MARKS.items() if re.fullmatch(mark, data, re.DOTALL)), None)
 
 

@@ -1,18 +1,19 @@
 """The mark of a job: when, and by whom, it last ran; and whether a call that holds the job's lock is to run it.
 
-The mark is PATH.once: not below PATH, where each child is a contender, and not PATH's own data, as an idle container
-goes. It is written in one `multi` with a check of the writer's node in the queue of the lock. So a client that was
-paused, and has lost the lock, writes none, and its job does not start.
+The mark is PATH.once. It is not below PATH, where each child is a contender, and not PATH's own data, as the server
+removes an idle container. It is written in one `multi` with a check of the writer's node in the queue of the lock. So a
+client that was paused, and has lost the lock, writes no mark, and its job does not start.
 
 A period is counted from when the calls were made, by the leader's clock. A call may wait for long before its job
 starts: behind a machine that died, or a job that took long. Counted from the starts, the next period's calls would come
 too early, and none would do the work of that period. A call that was made before the mark was written is one of the
 same period, or of one that is over: it skips.
 
-The leader's clock dates only writes. So the mark says how long its call had `waited`: it was made so long before the
-mark's mtime. The next call writes its own node once more: it was made so long before that as it has waited by its own
-clock, which goes on while the process or the machine sleeps. So it does not matter in which session a call holds, nor
-how often it has queued anew. Each wait is measured at the end that makes the distance of two calls shorter.
+The leader's clock dates only writes. So the mark says how long its call had `waited`: the call was made that long
+before the mark's mtime. The next call writes its own node once more, for a time by the leader's clock. It was made
+before that time by as long as it has waited, by its own clock, which goes on while the process or the machine sleeps.
+So it does not matter in which session a call holds, nor how often it has queued anew. Each wait is measured at the end
+that makes the distance of two calls shorter.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Mark(NamedTuple):
     """A mark that was read; times are the leader's.
 
     Attributes:
-        called: when the call was made that has written it.
+        called: when the call that has written it was made.
         written: when it was written.
         by: the words by which messages name the writer.
     """
@@ -80,9 +81,9 @@ def take_turn(
     Args:
         ticket: the hold.
         path: the mark.
-        seconds: how long after the call that has written the mark the next one may run.
+        seconds: the shortest time from the call that has written the mark to the next call that may run.
         waited: returns for how long the call has waited.
-        data: returns the data of the mark that a call writes which is to run; None writes none.
+        data: returns the data of the mark, which a call that is to run writes; None for no mark.
         queued: whether the call itself has queued for the hold. Otherwise its caller held the lock already, perhaps
             since long before the mark.
     """
@@ -104,14 +105,14 @@ def _decide(
         mark = Mark.of(path, node)
         if queued and own.czxid < node.mzxid:
             return False, mark
-        # If the reply is lost, or somebody has just asked the holder to let go, look again.
+        # If the reply is lost, or another client has just asked the holder to let go, read again.
         with suppress(op.ConnectionLost, op.BadVersion):
             touch = op.SetNode(ticket.node, own.data, own.version)
             before = waited()
             _, own = yield op.Multi(ticket, (touch,)), op.Get(ticket.node, ticket)
             if own is None:
                 raise op.NodeGone
-            # It was called between the two.
+            # The call was made between these two times.
             first, last = own.mtime - waited(), own.mtime - before
             # A mark of a later time was written before the leader's clock was set back.
             is_ahead = mark.written > own.mtime + seconds
@@ -123,7 +124,7 @@ def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
     tried = None
     while True:
         # Behind the `sync`, the data show whether a write has been applied whose reply was lost. The version shows that
-        # they are not those of an earlier call, which the same hold has written a moment before.
+        # this call wrote them: an earlier call in the same hold may have written the same data a moment before.
         _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
         version = -1 if node is None else node.version
         if node is not None and node.data == data and tried not in (None, version):
@@ -136,6 +137,6 @@ def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
             except op.NoNode as failed:
                 if not failed.part:
                     raise
-                # Somebody has just deleted the mark.
+                # Another client has just deleted the mark.
                 continue
             return True

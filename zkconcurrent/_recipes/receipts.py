@@ -10,7 +10,8 @@ session fails by its first part. A value's `multi` needs no such check, as it de
 
 A map's receipt is its member: an ephemeral node, so that nothing has to be swept, and a `multi` that slips into a later
 session fails. Pools, receipts and the making of their nodes are the same for all. The `write` of a map is its own
-(`map/write.py`): its receipt goes first, and settles nothing once the session is over, so there is nothing to burn.
+(`map/write.py`): the write of its receipt is the first part. Once the session is over, the receipt is gone and settles
+nothing, so there is nothing to burn.
 
 A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
 no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
@@ -26,10 +27,10 @@ leaves nothing.
 * A receipt outlives its object. A program may make an object for each use, and would leave a receipt each time. So when
   the last object of a path is garbage, its idle receipts' names and versions stay with the client, and the next object
   at the path takes them. A later object takes neither the count of unfinished items of an earlier object, nor the value
-  that was last seen. A receipt in doubt is never idle. The client deletes those that no object takes within a minute,
-  and the oldest of more than 1,000; at the interpreter's exit, and at the `stop()` of a client that `connect` opened,
-  all of them. To delete each at once would be as safe, as a `multi` that names a missing node fails; but each use would
-  cost two writes more, for the delete and the next receipt.
+  that was last seen. A receipt in doubt is never idle. The client deletes a receipt that no object takes within a
+  minute, and the oldest ones if there are more than 1,000. At the interpreter's exit, and at the `stop()` of a client
+  that `connect` opened, it deletes all of them. Deleting each at once would be as safe, as a `multi` that names a
+  missing node fails. But each use would then cost two more writes: the delete, and the next receipt.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ UNTOUCHED = 86_400.0
 
 
 class OutcomeLost(Exception):
-    """It is unknown whether a `multi` was applied: its reply was lost, and the node that would tell is gone."""
+    """It is unknown whether a `multi` was applied: its reply was lost, and so was the node that would settle it."""
 
 
 class Receipt:
@@ -71,7 +72,7 @@ class Receipt:
         unfinished: for a queue: how many items were taken with the receipt, less the items that were marked done with
             it.
         before: the value of `unfinished` when the session of the member began; the member counts the items since.
-        session: that session.
+        session: the session of the member.
         seen: for a value: the value as last seen since the receipt was made.
     """
 
@@ -92,10 +93,10 @@ class Receipt:
         return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
 
     def note_session(self, session: int) -> None:
-        """Note that the next member is of that session: for other clients, items taken before are done."""
+        """Note the session of the next member. Other clients count the items that were taken before as done."""
         if session != self.session:
             self.before = self.unfinished
-            # The session is noted last, so that a call that was struck notes both again (R3).
+            # The session is noted last, so that a call that was interrupted in between notes both again (R3).
             self.session = session
 
 
@@ -132,7 +133,7 @@ class ReceiptPool:
             return receipt
 
     def take_spare(self) -> tuple[str, int]:
-        """Take the node, and its version, that an earlier object left last; an empty path if there is none."""
+        """Take the node and version of the receipt that an earlier object left last; an empty path if there is none."""
         for spare in reversed(list(self.spares)):
             if spare[0].startswith(f"{self.folder}/"):
                 # If the spare is missing, another thread has just taken it.
@@ -185,9 +186,9 @@ class PendingWrite:
         session: the session in which it was applied.
         over: nothing is left to be done.
         unknown: it will stay unknown whether the last `multi` was applied.
-        refused: ZooKeeper has refused to settle it, and the log has told so.
-        decides_anew: the call decides its change on the value as seen since the receipt was made, so with another
-            receipt it must decide anew.
+        refused: ZooKeeper has refused to settle it, and this was logged.
+        decides_anew: the call decides by what was read since its receipt was made. So with another receipt it must
+            decide anew.
     """
 
     decides_anew = False
@@ -204,9 +205,9 @@ class PendingWrite:
         self.refused = False
 
     def note_applied(self, receipt: Receipt, sent: InDoubt) -> None:
-        """Note that a `multi` was applied. A call that was struck does this again (R3)."""
-        # `applied` is set first, and `sent` cleared last (R2): with neither, a `task_done` that was struck would count
-        # its item twice.
+        """Note that a `multi` was applied. An interrupted call does this again (R3)."""
+        # `applied` is set first, and `sent` cleared last (R2): without both, an interrupted `task_done` would count its
+        # item twice.
         self.applied = True
         self.session = sent.session
         receipt.unfinished = sent.unfinished
@@ -221,7 +222,7 @@ class PendingWrite:
         self.put_down()
 
     def put_down(self) -> None:
-        """Give the receipt back, and go on without.
+        """Give the receipt back, and continue without one.
 
         An interrupt in between leaves the receipt unused for good: two calls with one receipt would be worse.
         """
@@ -236,7 +237,7 @@ def write(
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
-        pending_write: what the call has under way; if a `multi` is in doubt, it is of the same operations.
+        pending_write: the changes of the call. If a `multi` of the call is in doubt, it has the same operations.
         parts: the operations.
         count: what to add to the number of unfinished items.
         session: the session in which it must be applied; 0 for any.
@@ -303,8 +304,8 @@ def write(
                     failed.part = part
                     why = [failed.with_traceback(None)]
         except RefusedError:
-            # Only the server's refusal shows that nothing was applied, unless an earlier attempt was. A signal handler
-            # may raise any other exception while the request is under way.
+            # Only a refusal by the server shows that this attempt was not applied; an earlier one may be in doubt. A
+            # signal handler may raise any other exception while the request is under way.
             if not doubt:
                 pending_write.sent = None
             raise
@@ -338,9 +339,9 @@ def moved(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
 
 
 def burn(receipt: Receipt) -> Recipe[bool]:
-    """Use up the receipt's version, so that the `multi` in doubt can't be applied any more; False: it may have been.
+    """Use up the receipt's version, so that the `multi` in doubt can't be applied any more; False if it may have been.
 
-    The data tells this write from that of the `multi`, if its own reply is lost.
+    If the reply to this write is lost, the data show whether this write or the `multi` was applied.
     """
     with suppress(op.ConnectionLost):
         if (yield op.SetNode(receipt.path, BURNT, receipt.version)):
@@ -414,9 +415,9 @@ def _make(view: ReceiptPool, receipt: Receipt) -> Recipe[None]:
 def sweep(mine: str, folder: op.Node, node: op.Node) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
 
-    A call looks at a piece of them, which begins at its own receipt's name; names are random, so each client looks at
-    another piece. A listing of very many receipts takes long. So the more there are, the fewer of the new clients list
-    them: on average, a new client lists, reads and deletes about `FEW` at most, however many there are.
+    A call checks a part of them, which begins at its own receipt's name. Names are random, so each client checks
+    another part. Listing very many receipts takes long. So the more there are, the fewer new clients list them: on
+    average, a new client lists, reads and deletes about `FEW` at most, however many there are.
 
     Args:
         mine: the path of a receipt that was just made.
@@ -453,7 +454,7 @@ def destroy(view: ReceiptPool) -> Recipe[Users]:
 
 
 def _forget_idle(view: ReceiptPool) -> Recipe[None]:
-    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
+    """Forget the receipts that no call uses. A call of another thread finds out by itself that its receipt is gone."""
     while view.take_spare()[0]:
         pass
     members: list[Ticket | None] = []

@@ -20,15 +20,16 @@ wants. If enough are free for all contenders ahead and for the try, it queues an
 without a write. A Curator process that is first may already have its lease, so its node in the queue counts as wanting
 no further permit.
 
-`release()` first settles the thread's lost permits, then gives back its newest, then one of another thread of the
-process. Only a process without any adds a permit: it creates a node with a unique name, so a lost reply does no harm. A
-release hands no permit over between threads, as another process may be first in the queue.
+`release()` first settles the thread's lost permits. If it has lost none, it gives back its newest permit or, if it has
+none, one of another thread of the process. Only a process without permits adds one: it creates a node with a unique
+name, so a lost reply does no harm. A release hands no permit over between threads, as another process may be first in
+the queue.
 
-`resize(n)` is one conditional write: the node says how many permits there are besides those that were added, so none of
-their nodes need go. If another client writes in between, this `resize` counts as the earlier one, which was
-overwritten; a lost reply therefore needs no more than a look at the version. All who take permits read the number
-behind the leases: a client that sees a lease gone sees every `resize` that came before. The first waiter watches the
-number too.
+`resize(n)` is one conditional write: the node says how many permits there are besides those that were added, so their
+nodes can stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten; a
+lost reply therefore needs no more than another read of the version. Every client that takes permits reads the number after
+the leases. So a client that sees that a lease is gone also sees every `resize` that came before. The first waiter
+watches the number too.
 
 The value and the added permits outlive all clients. `destroy()` removes them in one `multi` with the two parents, which
 can't be deleted while a client has a node in them.
@@ -76,7 +77,7 @@ class SemaphoreLayout(NamedTuple):
 
 
 class SemaphoreSnapshot(NamedTuple):
-    """A look at a semaphore. The client read the queue first, then the leases, and only then the number of permits."""
+    """A semaphore as a client read it: the queue first, then the leases, and only then the number of permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]
@@ -84,7 +85,7 @@ class SemaphoreSnapshot(NamedTuple):
 
     @property
     def free(self) -> int:
-        """How many permits are free; less than 0 while more permits are held than a resize has left."""
+        """How many permits are free; negative while more permits are held than a resize has left."""
         return self.size - len(self.leases)
 
 
@@ -110,12 +111,12 @@ def acquire(
         at: the semaphore.
         permits: how many permits to take.
         data: the content of our leases.
-        queued: the content of our node in the queue; as that of the leases, unless given.
+        queued: the content of our node in the queue; by default that of the leases.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
-        too_few: called at the first look if fewer permits exist, with their number. If it raises, the attempt ends.
+        too_few: called after the first read if fewer permits exist, with their number. If it raises, the attempt ends.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -167,7 +168,7 @@ def acquire(
 
 
 def join(ticket: Ticket, at: SemaphoreLayout, data: bytes) -> Recipe[SemaphoreSnapshot]:
-    """Create the ticket's node at the tail of the queue; return the look that follows.
+    """Create the ticket's node at the tail of the queue; return what was read behind that.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
@@ -297,7 +298,7 @@ def wanted(data: bytes, curators: int) -> tuple[int, bool]:
 
     Args:
         data: the node's content.
-        curators: how many, if Curator made the node, as it does not say.
+        curators: the result for a node that Curator made, as that names no number.
     """
     try:
         fields = json.loads(data)
@@ -350,7 +351,7 @@ def take_permits(ticket: Ticket, leases: list[Ticket], at: SemaphoreLayout, perm
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
-    """Return whether the leases were made; if not, they still can be.
+    """Return whether the leases were made. If not, the `multi` can be sent again.
 
     Raises:
         NodeGone: the ticket's node is gone, and not all leases exist in its session.
@@ -420,5 +421,5 @@ def resize(at: SemaphoreLayout, permits: int) -> Recipe[int]:
 
 
 def query(at: SemaphoreLayout) -> Recipe[SemaphoreSnapshot]:
-    """Look at a whole semaphore, behind a `sync`."""
+    """Read a whole semaphore, behind a `sync`."""
     return read_snapshot(at, None, op.Sync(at.path))

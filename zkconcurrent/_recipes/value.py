@@ -11,10 +11,11 @@ applied: hence the receipt.
 A call that writes *nothing*, such as a `compare_and_set` of another value, must not rest on memory: it decides again,
 on a value that was read during the call.
 
-A client that decides on memory needs one round trip, and one that has met a conflict two, so the first would win again
-and again. After three conflicts a client queues, as for a lock, and the first in that queue goes on trying. The others
-look at the queue at each conflict and after eight changes, and queue too if it is not empty. So each of them overtakes
-the first one eight times at most. The order is for fairness: it excludes no client, and needs no lease.
+A client that decides on the value in its memory needs one round trip, and a client that has met a conflict needs two.
+So the former would win again and again. After three conflicts a client queues, as for a lock, and the first in that
+queue goes on trying. The other clients read the queue at each conflict and after eight changes, and queue too if it is
+not empty. So each of them overtakes the first one eight times at most. The order is for fairness: it excludes no
+client, and needs no lease.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from .receipts import PendingWrite, ReceiptPool, ready, write
 R = TypeVar("R")
 PATIENCE = 3  # conflicts
 RECEIPTS, QUEUE = FOLDERS["SharedValue"]
-# After this many changes that were decided without a look, the next call looks.
-LOOK_AFTER = 8
+# After this many changes that were decided without a read, the next call reads the value and the queue.
+READ_AFTER = 8
 
 Decide: TypeAlias = Callable[[bytes, int], tuple[bytes | None, R]]
 """Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
@@ -87,7 +88,7 @@ class ValueLayout(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The node as last seen; `age` counts the changes since a look."""
+    """The node as last seen; `age` counts this client's changes since it was read."""
 
     data: bytes
     version: int
@@ -212,14 +213,14 @@ class ValueBatch(PendingWrite):
         return data if changed else None
 
     def deliver(self) -> None:
-        """Give every change its outcome. A call that was struck does this again (R3)."""
+        """Give every change its outcome. An interrupted call does this again (R3)."""
         for change, (result, error) in zip(self.changes, self.outcomes, strict=True):
             change.result, change.error = result, error
             change.done = True
 
 
 def read_value(at: ValueLayout) -> Recipe[bytes]:
-    """Return the value, read behind a `sync`. One that was never set needs no node."""
+    """Return the value, read behind a `sync`. A value that was never set needs no node."""
     _, node = yield op.Sync(at.path), op.Get(at.path)
     if node is None:
         yield op.CheckChroot(at.path)
@@ -238,7 +239,7 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
     at, conflicts = batch.view.at, 0
     while True:
         receipt = yield from ready(batch)
-        looked = receipt.seen is None or receipt.seen.age >= LOOK_AFTER
+        looked = receipt.seen is None or receipt.seen.age >= READ_AFTER
         if looked:
             _, node, queue = yield op.Sync(at.path), op.Get(at.path), op.Children(at.queue)
             if node is None:
@@ -265,7 +266,7 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
     Args:
         batch: the batch.
         leaving: the nodes that the same step deletes.
-        looked: the value was read during the call, so the result of a call that changes nothing is true.
+        looked: the value was read during the call, so a result that changes nothing counts.
 
     Raises:
         NodeGone: a node that it was to delete is gone.
@@ -318,7 +319,7 @@ def make(at: ValueLayout) -> Recipe[None]:
     value, receipts, _ = parts(at)
     lacking = yield from missing(value, receipts)
     if value in lacking:
-        # A missing parent was just reaped: the caller looks again.
+        # The server has just removed the parent, which was empty: the caller reads again.
         with suppress(op.NoNode):
             yield op.CreateTogether(lacking)
 

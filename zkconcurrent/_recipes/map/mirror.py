@@ -5,12 +5,12 @@ client reads or writes has the zxid of the change that led to the state. The cop
 one of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node is
 missing. So an older result, which a slow thread brings late, does not bring the node back.
 
-The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies: it takes the steps
-of each copy that was woken. For each it sets a recursive watch, reads the entries behind a `sync`, and then reads each
-entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a
-watch, as it looks for watchers of the very path; so `_kazoo/transport.py` passes the path of each event on, and
-`_engine/registry.py` keeps those below a watched path. One-shot watches would work on older servers. But each new key
-would cost every client a listing, and each entry a watch.
+The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies current: it runs the
+steps of each copy that was woken. For each it sets a recursive watch, reads the entries behind a `sync`, and then reads
+each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a watch, as it looks for
+watchers of exactly that path. So `_kazoo/transport.py` passes the path of each event on, and `_engine/registry.py`
+keeps those below a watched path. One-shot watches would work on older servers. But each new key would cost every client
+a listing, and each entry a watch.
 
 A tombstone stays until every call that began earlier has ended.
 
@@ -19,7 +19,7 @@ When the last object is gone, the watch of the tree is removed. ZooKeeper 3.9 ha
 of data and of children, of which such a watch consists there.
 
 A data watch that the user sets on the parent of the entries replaces the recursive one on servers before 3.9. The
-transport tells of each reply to such a request, and the thread then begins anew: watch, `sync`, listing. The copy is
+transport reports each reply to such a request, and the thread then begins anew: watch, `sync`, listing. The copy is
 served meanwhile, as it only falls behind. If the listing's zxid is less than an entry's, the servers were set up again
 or restored, and the library drops the copy.
 
@@ -63,7 +63,7 @@ class MapLayout(NamedTuple):
 
     @property
     def writers(self) -> str:
-        """The parent of the writers, ephemeral nodes that tell which writes were applied."""
+        """The parent of the writers, ephemeral nodes that show which writes were applied."""
         return f"{self.path}/writers"
 
     @property
@@ -76,11 +76,11 @@ class MapLayout(NamedTuple):
         return f"{self.entries}/{escape(key)}"
 
     def check(self, node: op.Node) -> None:
-        """Refuse the node of something else.
+        """Refuse a node of another kind.
 
         Raises:
             ForeignNodeError: the path belongs to something else.
-            ValueError: other clients use it in another way.
+            ValueError: it was made as the other kind of map, or with another lifetime of its entries.
         """
         if node.data == self.header:
             return
@@ -166,7 +166,7 @@ class Mirror(ReceiptPool):
 
         Raises:
             ForeignNodeError: the path belongs to something else.
-            ValueError: other clients use it in another way.
+            ValueError: it was made as the other kind of map, or with another lifetime of its entries.
         """
         at, self.laid_out = self.at, False
         parts = op.Create(at.entries, b""), op.Container(at.writers)
@@ -181,7 +181,7 @@ class Mirror(ReceiptPool):
     def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[None]:  # noqa: ARG002
         """Make the node of a writer. From then on, no client destroys the map.
 
-        Another may have before, and have made something else.
+        Another client may have destroyed it before, and made something else.
         """
         (above,) = yield from create(ticket, "writer-", label, (op.Get(self.at.path),))
         if above is None or above.data != self.at.header:
@@ -203,14 +203,14 @@ class Mirror(ReceiptPool):
                     self.tombstones.pop(key, None)
 
     def record(self, key: str, node: op.Node | None, zxid: int) -> None:
-        """Take a state of a key: its node, or the fact that there is none as of that zxid."""
+        """Record a state of a key: its node, or the fact that there is none as of that zxid."""
         if node is not None:
             self.keep(key, node.data, node.mzxid, zxid)
         else:
             self.drop(key, zxid)
 
     def keep(self, key: str, data: bytes, zxid: int, read_at: int = 0) -> None:
-        """Take the entry that a change has made, unless a newer state is known.
+        """Record the entry that a change has made, unless a newer state is known.
 
         If it was read as of the zxid of that newer state, or later, the servers have forgotten that state: they were
         restored from a backup.
@@ -251,7 +251,7 @@ class Mirror(ReceiptPool):
             self.stamp += 1
 
     def close(self) -> None:
-        """End it; nothing waits here, as a finalizer may call this."""
+        """Stop keeping it current. A finalizer may call this, so it never waits."""
         self.closed = True
         # The follower may have read `closed` just before, and be about to sleep. A change keeps it awake.
         self.changes.append(self.at.entries)
@@ -263,7 +263,7 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
     """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
     ticket: Ticket = yield op.NewTicket(mirror.at.entries)
     mirror.ticket = ticket
-    # All entries are listed after this, so older changes tell nothing new.
+    # All entries are listed after this, so older changes add nothing.
     mirror.changes.clear()
     # `read` may be cut short before its `end`; the next `follow` lists all entries again.
     with suppress(op.ConnectionLost, op.Requeue):
@@ -308,7 +308,7 @@ def _catch_up(mirror: Mirror) -> Recipe[bool]:
 
 
 def read(mirror: Mirror, keys: list[str], call: object) -> Recipe[None]:
-    """Have the copy take the states of these keys; `call` brings them, see `Mirror.begin`."""
+    """Read the states of these keys into the copy; `call` stands for this read, see `Mirror.note_begun`."""
     first, most = 0, FIRST_FLIGHT
     while some := keys[first : first + most]:
         mirror.note_begun(call)

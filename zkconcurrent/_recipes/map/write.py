@@ -1,7 +1,7 @@
 """The entries of a map: each write is one `multi`, applied once even if its reply is lost.
 
 Every `multi` also writes our *writer*, an ephemeral receipt (`receipts`), in the version that we know. So after a lost
-reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as only one of the
+reply the writer's version shows whether the `multi` was applied. The same `multi` may be sent again, as only one of the
 two can find that version.
 
 Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
@@ -65,7 +65,7 @@ class MapWrite(PendingWrite):
 
 
 def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
-    """Write the entry of a key, whatever it is."""
+    """Write the entry of a key, whether there is one or not."""
     at, mirror = map_write.view.at, map_write.view
     entry, exists = at.entry(key), key in mirror.entries
     while True:
@@ -91,7 +91,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
 
 
 def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | None]:
-    """Make the entry of a key, unless there is one; return what that has, or None if this has made it."""
+    """Make the entry of a key, unless there is one; return the data of that one, or None if this call has made it."""
     at, mirror = map_write.view.at, map_write.view
     entry, found = at.entry(key), key in mirror.entries
     while True:
@@ -138,7 +138,7 @@ def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes
 
 
 def pop(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
-    """Delete the entry of a key, if there is one and its data match; return these, else None."""
+    """Delete the entry of a key, if there is one and its data match; return the data, or None if none was deleted."""
     at, mirror = map_write.view.at, map_write.view
     while True:
         found = yield from _find(map_write, key, matches)
@@ -186,8 +186,8 @@ def clear(map_write: MapWrite) -> Recipe[None]:
         except op.NoNode as failed:
             if failed.part not in range(len(some)):
                 return  # the whole map was destroyed
-            # If another client clears the map, too, it was faster with most of these. The one that failed was gone for
-            # a moment at least, which is enough.
+            # Another client that clears the map, too, was probably faster with most of these. The entry whose delete
+            # failed was gone for a moment at least, which is enough.
             there = yield tuple(op.Exists(at.entry(key)) for key in some)
             gone = [key for n, key in enumerate(some) if n == failed.part or not there[n]]
             found = yield tuple(op.GetWithZxid(at.entry(key)) for key in gone)
@@ -216,8 +216,8 @@ def write(
     Args:
         map_write: the write.
         parts: the operations.
-        same_writer: the operations name versions that were read while our writer was there, so no other writer may go
-            with them.
+        same_writer: the operations name versions that were read while our writer was there, so only the same writer may
+            go with them.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
@@ -260,8 +260,8 @@ def write(
             map_write.doubt = False
             yield from _drop_writer(receipt)
         except op.Failure as failed:
-            # The first request may have been applied after the look: if it went by way of a follower, the leader may
-            # have answered the look without it.
+            # The first request may have been applied after the read: if it went through a follower, the leader may have
+            # answered the read without it.
             if again and not failed.part:
                 continue
             map_write.doubt = False

@@ -1,8 +1,8 @@
 """The recipes of a Queue: it puts, takes, claims and manages items.
 
 Every `multi` begins with a check of a *member*, an ephemeral node of the session in which it was decided. The member
-also has the number of items that were taken and are not done. It must go with the process, and change in the same step
-as the item goes.
+also has the number of items that were taken and are not done. This number must disappear with the process, and it must
+change in the same step that takes an item.
 
 * `put`: check the queue's node, which has the state; create the item
 * `put` with a `maxsize`: the same, and delete the producer's node in its queue

@@ -1,9 +1,9 @@
 """Claims: a client acknowledges a taken item or gives it back, even if the call was interrupted or cancelled.
 
-A call that is interrupted or cancelled leaves its change to a thread of the library, which settles it: an
-acknowledgement is brought to its end, an item that was claimed is given back, and one that was taken is created again,
-with its own name, so in its own place, and its data say how often it was claimed, as the version of its new node does
-not. A `multi` that takes an item is *firm*: at the deadline, its reply is waited for a while longer. Otherwise each
+A call that is interrupted or cancelled leaves its change to a thread of the library, which settles it. The thread
+completes an acknowledgement, and gives back an item that was claimed. It creates an item that was taken again, with its
+old name and so in its old place. The item's data then say how often it was claimed, as the version of its new node does
+not. A call waits for the reply to a `multi` that takes an item even past its deadline, for a while. Otherwise each
 `get(timeout=...)` that meets an item at its deadline would take it and put it back.
 """
 
@@ -36,7 +36,7 @@ def acknowledge(item_call: ItemCall) -> Recipe[None]:
         yield from write(item_call, parts, session=taken.session or -1)
     except (op.SessionExpired, op.NoNode, op.BadVersion) as failed:
         if failed.part:
-            # The item is gone, or was written, and the claim is ours: no other client would end the claim.
+            # The item is gone, or was written, and the claim is still ours: no other client would end it.
             item_call.purpose = "give back"
             yield from give_back(item_call)
         item_call.over = True
@@ -65,8 +65,8 @@ def give_back(item_call: ItemCall) -> Recipe[None]:
 def settle(item_call: ItemCall) -> Recipe[bool]:
     """Settle a change that a call has left under way, so that no item is lost and none stays claimed.
 
-    An acknowledgement is brought to its end. An item that was claimed is given back, and one that was taken is put back
-    in its place. A `put` was applied, or never will be.
+    It completes an acknowledgement, gives back an item that was claimed, and puts back an item that was taken, in its
+    place. After it, a `put` was applied, or never will be.
 
     Raises:
         OutcomeLost: the receipt is gone, so it is unknown whether the change was applied.
@@ -94,7 +94,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
 
 
 def restore(item_call: ItemCall) -> Recipe[None]:
-    """Put an item back in its place: it was taken for a call that has ended meanwhile.
+    """Put an item back in its place, as the call that took it has ended.
 
     If the queue has a maximal size, the recipe waits for a free place, as a producer does.
     """

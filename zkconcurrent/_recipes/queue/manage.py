@@ -51,13 +51,13 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
                 nodes: Sequence[op.Node | None]
                 *nodes, above_then = yield *(op.Get(path, ticket) for path in paths), parent
                 if not names and not any(unfinished_by_session(nodes).values()):
-                    if _came_to(above) == _came_to(above_then):
+                    if _items_made(above) == _items_made(above_then):
                         yield op.Discard(ticket)
                         return True
                     above, listed, members = yield reads
                     continue
-                # One event wakes the waiter: when the item goes that consumers take last or, if none is left, when a
-                # member's count changes.
+                # One event wakes the waiter: the deletion of the item that consumers take last or, if no item is left,
+                # the change of a member's count.
                 watched = [f"{at.items}/{names[-1]}"] if names else _counting(paths, nodes)
                 seen = yield op.Watch(ticket, tuple(op.Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
@@ -70,8 +70,8 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
             yield op.Discard(ticket)
 
 
-def _came_to(above: op.Node | None) -> tuple[int, int] | None:
-    """Return what changes whenever an item comes, or comes back: the parent, and how many items it ever had."""
+def _items_made(above: op.Node | None) -> tuple[int, int] | None:
+    """Return what changes whenever an item is put, or put back: the parent's czxid, and how many items it ever had."""
     return None if above is None else (above.czxid, above.created)
 
 
@@ -105,8 +105,8 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
 def drain(view: QueueView) -> Recipe[None]:
     """Remove the items that no consumer has claimed.
 
-    The items that consumers take last go first. So the consumers, which go on meanwhile, are in the way of the last
-    request alone.
+    It first removes the items that consumers take last. So consumers, which continue meanwhile, can be in the way of
+    the last request only.
     """
     at = view.at
     most = most_together(at.path) // 3
@@ -124,7 +124,7 @@ def drain(view: QueueView) -> Recipe[None]:
                     parts += op.Create(claim, b"", ephemeral=True), op.Delete(claim), op.Delete(f"{at.items}/{name}")
                 yield op.Multi(ticket, tuple(parts))
         except (op.NodeExists, op.ConnectionLost, op.Requeue):
-            # A consumer was faster, or the outcome is unknown: look again.
+            # A consumer was faster, or the outcome is unknown: read again.
             pass
         except op.NotEmpty as failed:
             raise ForeignNodeError(parts[failed.part].path, "an item's node has children; delete them") from None

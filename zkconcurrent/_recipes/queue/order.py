@@ -23,7 +23,8 @@ from ..nodes import foreign_data
 
 ITEM = "queue-"
 LARGEST_PRIORITY = 2**31 - 1
-# Puts end here, as beyond the last number the server gives no order; the margin is for puts that are under way.
+# Puts are refused from here on, as numbers beyond the last one are in no order. The margin is for puts that are under
+# way.
 LAST_ITEM = LAST_SEQUENCE - 100_000
 
 _DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown|immediate)")
@@ -38,7 +39,7 @@ class Order(NamedTuple):
     Attributes:
         name: as the queue's node has it.
         pattern: matches the names of the items.
-        newest_first: the last name is the next item's.
+        newest_first: the item with the last name is taken next.
         keeps: a new item goes behind all others, so a listing that is a little old still has the right order.
         timed: an item's name says when the item is due; consumers take it no earlier, and the earliest item first.
     """
@@ -52,7 +53,7 @@ class Order(NamedTuple):
 
 FIFO = Order("fifo", re.compile(r"queue-\d{10}"), keeps=True)
 LIFO = Order("lifo", FIFO.pattern, newest_first=True)
-# Curator's consumers put an item that they fail to process back without its priority, or its time.
+# A consumer of Curator's that fails to process an item puts it back without its priority, or its time.
 PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
 # The time has eight digits or, without a zero in front, more. So of two names, the longer one is due later. The time
@@ -102,7 +103,7 @@ def ranked_prefix(item: object, priority: Callable[[Any], float] | None, *, floa
     Raises:
         TypeError: the priority is not an int or, with `floats`, a float.
         OverflowError: the priority has more than 32 bits.
-        ValueError: it is no float's value.
+        ValueError: it equals no float.
     """
     if priority is not None:
         rank: Any = priority(item)
@@ -144,7 +145,7 @@ def number(name: str) -> int:
 def items(path: str, names: Sequence[str], order: Order) -> list[str]:
     """Return the names of the items among the children of `path`, the next one first.
 
-    Children whose names do not begin as an item's are left alone, as in Curator.
+    Children whose names do not begin like an item's are ignored, as in Curator.
 
     Raises:
         ForeignNodeError: a queue of another order has made an item.
@@ -189,7 +190,7 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, path: str, node: op.Node) -> Header | None:
-        """Parse the node's data; None if it has none, as a program on Curator that came first has left it.
+        """Parse the node's data; None if it has none, as in a node that a program on Curator made.
 
         Raises:
             ForeignNodeError: the data is not a queue's.
@@ -202,10 +203,10 @@ class Header(NamedTuple):
         return cls(match[1].decode(), int(match[2]), match[3].decode())
 
     def check(self, path: str, ours: Header) -> None:
-        """Refuse a queue that was made otherwise.
+        """Refuse a queue that was made with another order or size.
 
         Raises:
-            ValueError: its order or size is another.
+            ValueError: its order or size differs.
         """
         if self[:2] != ours[:2]:
             raise ValueError(
@@ -219,7 +220,8 @@ def frame(payloads: Sequence[bytes], base: int = 0) -> bytes:
 
     Args:
         payloads: the items.
-        base: the node's version less the claims of the first item. It stands behind the end: Curator does not read it.
+        base: the node's version less the claims of the first item. It stands behind the mark of the end, where Curator
+            does not read.
     """
     entries = (_ENTRY + struct.pack(">i", len(payload)) + payload for payload in payloads)
     return b"".join((_VERSION, *entries, _END, _BASE.pack(base) if base else b""))
@@ -255,10 +257,10 @@ def unframe(path: str, data: bytes) -> tuple[list[bytes], int]:
 
 
 def unfinished_by_session(members: Sequence[op.Node | None]) -> dict[int, int]:
-    """Return how many items were taken and are not done, by what the consumers' nodes say.
+    """Return how many items were taken and are not done, for each session, from the consumers' nodes.
 
-    A client has several nodes, and an item that is counted at one may be done at another; a session's nodes count
-    together, and never less than nothing.
+    A client has several nodes. An item that is counted in one may be counted as done in another. So the counts of a
+    session's nodes are added up; a negative sum counts as 0.
     """
     counts: dict[int, int] = {}
     for node in members:

@@ -47,16 +47,16 @@ def put(item_call: ItemCall, data: bytes, prefix: str, *, wait: bool) -> Recipe[
 
 
 def exhausted(view: QueueView) -> SequenceExhaustedError:
-    """Return the error of a queue whose numbers have come to their end."""
+    """Return the error for a queue that has no numbers left."""
     return SequenceExhaustedError(view.at.path, "ZooKeeper has no sequence numbers left here; use another path")
 
 
 def add(item_call: ItemCall, item: op.Create, *leaving: op.Delete, count: int = 0) -> Recipe[bool]:
-    """Create an item, if the queue is open; False: try again.
+    """Create an item if the queue is open; False if the caller must try again.
 
     Raises:
         QueueClosed: the queue is shut down.
-        NodeGone: the node to be left is gone.
+        NodeGone: a node that it was to delete is gone.
         SequenceExhaustedError: the server gives its last number again and again.
     """
     view, at = item_call.view, item_call.view.at
@@ -134,7 +134,7 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
 
 
 def sizing(at: QueueLayout, ticket: Ticket | None = None) -> op.Get | op.Children:
-    """Return the operation by which a producer learns how many items there are: to list very many takes long."""
+    """Return the operation by which a producer counts the items: listing very many takes long."""
     return op.Children(at.items, ticket) if at.maxsize <= LISTED else op.Get(at.items, ticket)
 
 
@@ -151,11 +151,11 @@ def size(at: QueueLayout, seen: op.Node | Sequence[str] | None, most: int) -> Re
 
 
 def check_open(view: QueueView, node: op.Node | None) -> Recipe[None]:
-    """Refuse to put into a queue that is shut down or was made otherwise; make one that does not exist.
+    """Refuse a put into a queue that is shut down, or has another order or size; make a queue that does not exist.
 
     Raises:
         QueueClosed: it is shut down.
-        ValueError: it was made otherwise.
+        ValueError: it was made with another order or size.
     """
     path = view.at.path
     while node is None or (header := Header.of(path, node)) is None:

@@ -21,9 +21,11 @@ KEPT = 64
 """How many names of a listing a client keeps: the first 64, or the first 64th of the listing if that is more.
 
 The client lists again once it has used up the kept names. Only then does it see an item that another client has given
-back, so it keeps few. A long backlog takes long to list, and each thread lists for itself, so it keeps more of that.
+back, so it keeps few. A long backlog takes long to list, and each thread lists for itself, so the client keeps more
+names of a long one.
 """
-# Items that were read ahead count for this many seconds: if an operator removes `items`, their names come again.
+# Items that were read ahead may be used for this many seconds: once an operator removes `items`, their names are given
+# again.
 READ_FOR = 1.0
 
 
@@ -101,12 +103,12 @@ class QueueView(ReceiptPool):
         read: the contents of some of these items; None for an item that was gone.
         read_at: when these contents were read, by `clock`.
         window: how many items to read together, unless they are large.
-        flight: how many of them have about 1 MB, by what was read last.
+        flight: how many of them have about 1 MB, judged by the last read.
         rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
         made_anew: how often the queue was found to have been destroyed.
-        done_before: how many of the items that were taken in a session that is over were done after it.
+        done_before: how many items were taken in a session that is over, and done after its end.
     """
 
     def __init__(self, at: QueueLayout, clock: Callable[[], float]) -> None:
@@ -150,7 +152,7 @@ class QueueView(ReceiptPool):
         return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
 
     def unfinished_before(self, session: int | None) -> int:
-        """Return how many of these were taken before this session began: for other clients, they are done."""
+        """Return how many of these were taken before this session began; other clients count these as done."""
         receipts = list(self.receipts)
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
@@ -232,12 +234,12 @@ class ItemCall(PendingWrite):
     """The work that one call of a queue has under way.
 
     Attributes:
-        view: the view.
+        view: what the client knows of the queue.
         purpose: the purpose of the call: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or
             "count".
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
-        decode: turns an item's bytes into the item; a ValueError means that it can't.
+        decode: turns an item's bytes into the item; raises ValueError if it can't.
         taken: the item in question.
         names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
         item_taken: the call had taken an item for certain when it ended.
@@ -279,12 +281,12 @@ class ItemCall(PendingWrite):
 
     @property
     def decides_anew(self) -> bool:  # type: ignore[override]
-        """Whether it goes by what was seen of the queue, which another client may have destroyed, and made anew."""
+        """Whether it decides by what was read of the queue, which another client may have made anew since."""
         return self.purpose in ("put", "get", "claim", "bury")
 
     @property
     def left(self) -> bool:
-        """Whether something has to be done, now that its call has ended before its time."""
+        """Whether work is left to be settled, now that its call has ended early."""
         if self.over:
             return False
         if self.purpose in ("acknowledge", "give back", "restore"):
@@ -293,7 +295,7 @@ class ItemCall(PendingWrite):
 
     @property
     def counts_yet(self) -> bool:
-        """Whether it has yet to count an item as done. A single assignment ends that: see `note_applied`."""
+        """Whether an item is still to be counted as done. A single assignment ends that: see `note_applied`."""
         sent, receipt = self.sent, self.receipt
         if sent is not None and receipt is not None:
             return not self.over and receipt.unfinished != sent.unfinished
@@ -306,7 +308,7 @@ class ItemCall(PendingWrite):
 
 
 class QueueSnapshot(NamedTuple):
-    """A look at a queue.
+    """A queue as a client read it.
 
     Attributes:
         listed: the items, the next one first.
@@ -335,7 +337,7 @@ class QueueSnapshot(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether no item will come: none can be put, none is left, and none can be given back."""
+        """Whether no item will come: none is left, none can be put, and none can be given back."""
         return self.closed and not self.listed
 
 
@@ -350,8 +352,8 @@ def read_snapshot(view: QueueView, ticket: Ticket | None = None) -> Recipe[Queue
     while True:
         seen = yield op.Watch(ticket, found[:2])
         if seen[1] and ticket.changed:
-            # The queue has changed since. With no free item, the caller looks again; another watch here would forget
-            # the change.
+            # The queue has changed since this read. As the snapshot has no free item, the caller reads again. To watch
+            # again here would forget the change.
             return QueueSnapshot.of(at, seen)._replace(free=[])
         if seen[1]:
             # The claims are watched, too, as a claimed item may be given back.

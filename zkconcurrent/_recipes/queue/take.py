@@ -132,8 +132,8 @@ def seize_kept(item_call: ItemCall, ticket: Ticket | None = None) -> Recipe[Clai
 def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
     """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
 
-    The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried, and
-    any error but a ValueError takes nothing.
+    The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried. If
+    the codec raises any other error than ValueError, nothing is taken.
 
     Raises:
         ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
@@ -245,11 +245,11 @@ def undecodable(item_call: ItemCall, taken: ClaimedItem, error: Exception) -> Fo
 
 
 def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
-    """Return an item's node, or None if another consumer has it; read those that come next, too.
+    """Return an item's node, or None if another consumer has it; also read the items that come next.
 
-    While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
-    that those consumers have taken. To list all items again each time would cost more, the longer the queue is. Few are
-    also read ahead of a consumer that takes so long for each that they grow old, and of large items.
+    While other consumers are in the way, the call reads few items ahead, and lists the claims. It skips the items that
+    those consumers have taken. Listing all items again each time would cost more, the longer the queue is. The call
+    also reads few items ahead if they are large, or if its consumer takes so long for each that they grow old.
     """
     # Another thread may replace `view.read` at any time, so the call works on this one.
     read = view.read
@@ -268,7 +268,7 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
             view.rivals = True
         if not any(nodes):
             if view.window == AHEAD:
-                # The listing is too old to go on with.
+                # The listing is too old to be used any longer.
                 view.names.clear()
             view.window = min(2 * view.window, AHEAD)
         view.flight = next_flight(nodes)
@@ -278,7 +278,7 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
 
 
 def remove(at: QueueLayout, taken: ClaimedItem) -> op.Part:
-    """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
+    """Return the operation that takes an item out of the queue; the items behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
     if len(taken.payloads) > 1:
         return op.SetNode(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
@@ -286,7 +286,7 @@ def remove(at: QueueLayout, taken: ClaimedItem) -> op.Part:
 
 
 def bury(at: QueueLayout, taken: ClaimedItem) -> Recipe[op.Part]:
-    """Return the operation that puts an item among the dead. Others of its name, from the same node, stay beside it."""
+    """Return the operation that puts an item among the dead. Items of one name, from one node, stay side by side."""
     path = f"{at.dead}/{taken.name}"
     node: op.Node | None = yield op.Get(path)
     if node is None:
