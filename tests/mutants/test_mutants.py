@@ -12,12 +12,12 @@ from zkconcurrent._recipes import latch
 
 
 def test_the_sample() -> None:
-    """Each mutant has a name of its own, and most modules and all operators are in it."""
-    drawn = sample(400)
-    assert len({each.id for each in drawn}) == 400
+    """Each mutant has a name of its own; all operators are in it, and most modules among the first 400."""
+    drawn = sample(1000)
+    assert len({each.id for each in drawn}) == 1000
     assert {each.operator for each in drawn} == set(OPERATORS)
-    assert len({each.module for each in drawn}) > 0.9 * len(modules())
-    assert {f"_engine.{name}" for name in ENGINE} <= {each.module for each in drawn}
+    assert len({each.module for each in drawn[:400]}) > 0.9 * len(modules())
+    assert {f"_engine.{name}" for name in ENGINE} <= {each.module for each in drawn[:400]}
     assert named(drawn[0].id) == drawn[0]
 
 

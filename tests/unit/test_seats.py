@@ -24,7 +24,7 @@ def _party(number: int) -> Party:
 def test_a_party_whose_time_is_up_reads_the_seats_last() -> None:
     """If the last party leaves between the two reads, its seat is already another's, so it is not taken for dead."""
     party = _party(3)
-    reading = barrier._look_on(party)
+    reading = barrier._await_last(party)
     assert next(reading) == Watch(party.ticket, (Get("/b"), Children("/b/0000000000"), Get("/b/0000000000")))
     names = [f"_c_x-party-{number:010d}" for number in range(4)]
     seats = ArrivalIndexes(2).withdraw(1, acting=False)
@@ -35,7 +35,7 @@ def test_a_party_whose_time_is_up_reads_the_seats_last() -> None:
 def test_a_party_that_gets_a_seat_late() -> None:
     """One whose time is up, and that another's leave has given a seat, waits no longer: it has to break the barrier."""
     party = _party(2)
-    reading = barrier._look_on(party)
+    reading = barrier._await_last(party)
     next(reading)
     names = [f"_c_x-party-{number:010d}" for number in (0, 2)]
     seats = ArrivalIndexes(2).withdraw(1, acting=False)

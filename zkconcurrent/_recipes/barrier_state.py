@@ -1,6 +1,6 @@
 """The nodes of a `Barrier`, and the state that a client and each of its parties keep about these nodes.
 
-The state's node has a `BarrierContent`, a generation's node its `ArrivalIndexes`; `_recipes/barrier.py` tells how they
+The state's node has a `BarrierContent`, a generation's node its `ArrivalIndexes`; `_recipes/barrier.py` says how they
 change. A `BarrierView` is the barrier as a client last saw it; a `Party` is what one call of `wait` knows.
 """
 

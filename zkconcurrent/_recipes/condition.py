@@ -17,7 +17,7 @@ node later, a notification could be spent on a waiter that no longer waits. Then
 all levels and after each further interrupt, before it raises what interrupted it, as with `threading`. Deleting the
 node and acquiring the lock may take as long as the service is out of reach, except after an interrupt: if no server is
 in reach for a third of the session timeout, the hold is a loss. Besides a loss, only errors of the library itself leave
-the lock released: with a stopped client, or a path that can't be used, the acquire would fail for ever.
+the lock released: with a stopped client, or a path that can't be used, the acquire would fail each time.
 
 A thread that ends a hold, for good or for a wait, claims it under the session's lock. If two threads release one `Lock`
 at the same instant, one gets the error that it is not locked.

@@ -6,7 +6,8 @@ so a later listing of the leases can only show too many, even from a server that
 too: they make a lease before they know whether they may have it, but only while they are first.
 
 If enough permits are free, one `multi` deletes the node in the queue and creates all leases. So no other client sees
-half an acquire, and the delete lets it happen at most once. After a lost reply, a listing tells three cases apart:
+half an acquire, and the delete lets it happen at most once. After a lost reply, a listing shows which of three cases it
+is:
 
 * the leases, by their unique names and of this session: they are ours
 * the node in the queue: the same `multi` is sent again
@@ -26,9 +27,9 @@ name, so a lost reply does no harm. A release hands no permit over between threa
 the queue.
 
 `resize(n)` is one conditional write: the node says how many permits there are besides those that were added, so their
-nodes can stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten; a
-lost reply therefore needs no more than another read of the version. Every client that takes permits reads the number after
-the leases. So a client that sees that a lease is gone also sees every `resize` that came before. The first waiter
+nodes can stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten;
+after a lost reply, another read of the version therefore is enough. Every client that takes permits reads the number
+after the leases. So a client that sees that a lease is gone also sees every `resize` that came before. The first waiter
 watches the number too.
 
 The value and the added permits outlive all clients. `destroy()` removes them in one `multi` with the two parents, which
