@@ -1,22 +1,24 @@
 """The search for a deadlock, from one node that waits: pure, as a generator that asks for listings and data.
 
 A node waits for each node ahead of it that excludes it, whether that one holds (a *hard* edge) or waits (*soft*). A
-node that holds ends only if its owner goes on, and the owner goes on only if the node ends with which it waits. The
-data of that node name its holds; nothing tells where the owner of a hold waits. So the search goes backwards: from my
-holds to those that wait for them, to the holds of these, and so on. If it comes to my own node, there is a deadlock.
+node that holds goes only when its owner continues, and an owner that waits continues only when its waiting node has its
+turn. The data of a waiting node name its owner's holds; nothing shows where the owner of a hold waits. So the search
+goes backwards: from my holds to the nodes that wait for them, to the holds of their owners, and so on. If it comes to
+my own node, there is a deadlock.
 
 * **All are found.** The youngest node of a deadlock closed it. The others wait for it, and it is the last of its queue,
   so they wait for a hold of its owner. One search by each waiter whose owner holds something, after its create, is
   enough.
-* **One victim.** A search leaves out the holds of younger waiters: what leads through these, they find themselves, and
-  end. One that can be ended leaves out only those that can, too. So the victim is the youngest of those that can be
-  ended and for whose holds a member waits; if another member is the youngest, that one reports the deadlock before.
-* **None is imagined.** All queues are listed once more, behind a `sync`. What is in both listings of a node's queue was
-  there in between, a name never comes back, and the order of a queue never changes. So at one instant between the two
-  all those edges existed at once.
+* **One victim.** A search leaves out the holds of younger waiters, which find and end the deadlocks that lead through
+  these holds. A waiter that can be ended leaves out only waiters that can be ended, too. So the victim is the youngest
+  of those that can be ended and for whose holds a member waits; if another member is the youngest, that one reports the
+  deadlock before.
+* **None is imagined.** All queues are listed once more, behind a `sync`. A name that is in both listings of a queue was
+  there in between, as no name comes back; and the order of a queue never changes. So at one instant between the two all
+  those edges existed at once.
 
-Only what is certain counts: holds that only their owner ends, which the data name, and waits without a deadline. A node
-whose data do not tell of its wait, such as that of another program, is passed over; so is one that gives up by itself.
+Only what is certain counts: holds that only their owner ends, which the data name, and waits without a deadline. The
+search skips a node whose data do not describe its wait, such as another program's, and a node that gives up by itself.
 """
 
 from __future__ import annotations
@@ -138,28 +140,30 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
 def left_out(me: Waiter, node: Node, info: NodeInfo) -> bool:
     """Return whether a waiter, rather than `me`, finds the deadlocks of which its owner's holds are a part.
 
-    Its place in its queue is not left out: where others only wait for that one, its own search would not find them.
+    Its place in its queue is not left out: its own search would not find a deadlock in which the others wait for that
+    place only.
     """
     return node.czxid > me.czxid and (info.ends or not me.ends)
 
 
 class _Walk:
-    """Finds who waits, directly or not, for the holds of my owner, as far as a view tells.
+    """Finds who waits, directly or not, for the holds of my owner, as far as a view shows.
 
     Attributes:
-        chain: of each edge the waiting node, the node that it waits for, and whether that one holds; from mine on, to
-            one of my owner's holds. Empty if no such chain is known.
+        chain: the edges that lead from my node to one of my owner's holds; each has the waiting node, the node that it
+            waits for, and whether that one holds. Empty if no such chain is known.
     """
 
     def __init__(self, me: Waiter, view: _View) -> None:
         self._me = me
         self._view = view
-        # Of each hold, the node with which its owner waits; None for mine. Of each waiter, the node that it waits for.
+        # For each hold, the node with which its owner waits; None for mine. For each waiter, the node that it waits
+        # for.
         self._held: dict[Place, Place | None] = {}
         self._awaits: dict[Place, Place] = {}
         self._todo: deque[Place] = deque()
         self.chain: list[tuple[Place, Place, bool]] = []
-        # The queues, and the nodes, that have yet to be read.
+        # The queues, and the nodes, that are still to be read.
         self._paths: dict[str, None] = {}
         self._nodes: dict[Place, None] = {}
         self._hold(me.holds, None)
@@ -167,7 +171,7 @@ class _Walk:
             self._follow(self._todo.popleft())
 
     def unread(self) -> Ask:
-        """Return what has yet to be read: of a chain, my own node, and those who hold nothing but their place in it."""
+        """Return what is still to be read; of a chain, my own node and those of waiters without holds."""
         if self.chain:
             return Ask(nodes=[waiter for waiter, _, _ in self.chain if waiter not in self._view.nodes])
         paths = [*self._paths][:MOST_AT_ONCE]
@@ -194,7 +198,7 @@ class _Walk:
         for name in behind(place.name, queue.line, queue.rule):
             each = Place(place.path, name)
             if each == self._me.place:
-                # A wait for my own hold alone is told of when it begins.
+                # A wait for my own hold alone is refused, or logged, when it begins.
                 if self._held.get(place, place) is not None:
                     self.chain = self._chain_from(place)
                     return

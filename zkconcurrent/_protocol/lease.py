@@ -67,7 +67,7 @@ LONGEST_BEAT = 5.0
 LONGEST_SPACING = 15.0
 # The outage that a hold survives unless the user says otherwise, as a part of the timeout.
 SURVIVED = 0.4
-# A holder sends at least so many requests for each timeout.
+# A holder sends at least this many requests for each timeout.
 BEATS = 9
 # How many requests the log keeps for each timeout.
 THIN = 100
@@ -165,7 +165,7 @@ class Lease:
         self._survive = survive
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
-        # When the write was sent that was judged last.
+        # When the last write that was judged was sent.
         self._judged = NEVER
 
     def opened(self, connected: float, timeout: float) -> None:
@@ -243,7 +243,7 @@ class Lease:
 
     @property
     def renewable(self) -> float:
-        """From when on a request that is sent has one before it that is old enough to be its q; infinity if none is."""
+        """The time from which on a request has an earlier one that is old enough to be its q; infinity without one."""
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 

@@ -1,4 +1,4 @@
-"""What a node's data tell, as its creator wrote them: any program may have written anything.
+"""The data of a node, as its creator wrote them; any program may have written anything.
 
 Every lock's nodes have JSON, which operators read and a search for a deadlock follows; see `node_data`, which writes
 it. A field that is missing, or of another type, is None or empty.
@@ -15,7 +15,7 @@ from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
 _LONGEST_NAME = 300  # characters
-# The id of a candidate that its program has not named, which is all that its node tells.
+# The id that the library gives a candidate whose program names none: it is all that its node has.
 _CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
 
@@ -23,7 +23,7 @@ class NodeInfo(NamedTuple):
     """The fields of one node's data.
 
     Attributes:
-        host: the host's name; of other data than ours, the whole text.
+        host: the host's name; if the data are not ours, their whole text.
         pid: the process id; None shows that the data are not ours.
         thread: the thread's name.
         owner: the owner's name in a `DetachedLock`.
@@ -71,12 +71,12 @@ class NodeInfo(NamedTuple):
             label = "" if self.label is None else f" (label {self.label!r})"
             thread = "" if self.thread is None else f"thread {self.thread!r} of "
             name = f"{thread}process {self.pid} on host {self.host!r}{label}"
-        # A stranger's text may have a million characters.
+        # Another program's text may have a million characters.
         return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
 
 
 def origin_of(candidate: bytes) -> tuple[str | None, int | None]:
-    """Return host and process of a candidate, by its node's data; None if these are no id that the library has made."""
+    """Return host and process of a candidate, by its node's data; None if these are no id that the library made."""
     found = _CANDIDATE.fullmatch(candidate)
     return (None, None) if found is None else (found[2].decode("utf-8", "replace"), int(found[1]))
 

@@ -2,7 +2,7 @@
 
 The UUID makes the name unique, so that a client finds its node again after a lost reply. Twenty of its digits stand for
 the client; the last twelve count the client's tickets. The first of these twelve has two marks, so that a listing alone
-tells which nodes are to be read.
+shows which nodes must be read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _MARKED_DIGIT = 24
 _MARKED_AT = len("_c_") + _MARKED_DIGIT
 
 MARK = 8 << 44
-"""Marks the number of a ticket if the data of its node tell of holds, so that a listing alone shows which to read."""
+"""Marks the number of a ticket if its node's data name holds, so that a listing alone shows which nodes to read."""
 
 _DETACHED = 4 << 44
-"""Marks that of a `DetachedLock`'s ticket: the end of its node may be the begin of another; see `way_to_grant`."""
+"""Marks the number of a `DetachedLock`'s ticket: another node may take the place of its node; see `way_to_grant`."""
 
 
 def unique_prefix(client: str, number: int, *, marked: bool, detached: bool) -> str:
@@ -27,7 +27,7 @@ def unique_prefix(client: str, number: int, *, marked: bool, detached: bool) -> 
     Args:
         client: the first twenty digits of the UUID.
         number: the ticket's; less than 2**44.
-        marked: whether the node's data tell of its owner's holds.
+        marked: whether the node's data name its owner's holds.
         detached: whether a `DetachedLock` makes it.
     """
     return f"_c_{client}-{number | marked * MARK | detached * _DETACHED:012x}-"
@@ -39,7 +39,7 @@ def unique(name: str) -> str:
 
 
 def is_marked(name: str) -> bool:
-    """Return whether a node's name says that its data tell of holds; a stranger's name may say it by chance."""
+    """Return whether a name has the mark of data that name holds; another program's name may have it by chance."""
     return name[_MARKED_AT : _MARKED_AT + 1] in {*"89abcdef"}
 
 
@@ -49,5 +49,5 @@ def as_detached(unique: str) -> str:
 
 
 def is_detached(name: str) -> bool:
-    """Return whether a `DetachedLock` may have made a node: of those of other programs, half look like that."""
+    """Return whether a `DetachedLock` may have made a node; half of other programs' names have this mark by chance."""
     return name[:3] == "_c_" and name[_MARKED_AT : _MARKED_AT + 1] in {*"4567cdef"}

@@ -3,8 +3,8 @@
 A recipe yields one operation and receives its result. Or it yields a tuple of operations, which the driver sends back
 to back, and receives all results. A failed operation raises at the yield; if several fail, the first failure is raised.
 
-An operation is sent again after a lost connection, unless it is "sent once". What a server was too busy for it has
-surely not applied: that is sent again, whatever it is.
+An operation is sent again after a lost connection, unless it is "sent once". A server that is too busy for a request
+has surely not applied it: the request is sent again, whatever it is.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Rec
 class NewTicket(NamedTuple):
     """Wait for a connection; return a new `Ticket` of the current session.
 
-    `marked`: the data of its node tell of its owner's holds; see `node_names`. `detached`: a `DetachedLock` makes it.
+    `marked`: the data of its node name its owner's holds; see `node_names`. `detached`: a `DetachedLock` makes it.
     """
 
     path: str
@@ -264,7 +264,7 @@ class CheckChroot(NamedTuple):
     """Refuse a client whose chroot does not exist; costs a request once for each client.
 
     It is for a recipe that creates nothing, and has read, after a `Sync`, that its path is missing. Without the check
-    the recipe would find nothing for ever. A recipe that creates a node needs none, as ZooKeeper refuses the create.
+    the recipe would never find anything. A recipe that creates a node needs none, as ZooKeeper refuses the create.
     """
 
     path: str
@@ -283,7 +283,7 @@ class WaitGone(NamedTuple):
     thread that sees the node go sends the reads at once, so that only their results wake the waiting thread. `asks`
     means that the contender ahead is expected to pass through: the wait is still part of the question whether this
     acquire can succeed at once, and no deadline counts yet. With a `way`, the result is `CLEAR`, and nothing was read,
-    if the node ahead is gone and nobody else is in the way.
+    if the node ahead is gone and no other contender is in the way.
     """
 
     ticket: Ticket

@@ -16,7 +16,7 @@ def count(added: Sequence[str]) -> int:
 
 
 def number_in(data: bytes) -> tuple[int, bool] | None:
-    """Return the number of permits besides the added ones, and whether `resize` has written it; None if there is none.
+    """Return the number of permits besides the added ones, and whether `resize` has written it; None for other data.
 
     It is negative if a resize has left fewer permits than were added.
     """

@@ -60,7 +60,7 @@ _KNOWN = re.compile(
     r"|(?P<item>queue-|qn-)[0-9]+\Z"
     r"|.*(?P<other>(?<![a-z])(?:lock|latch)-|__READ__|__WRIT__)-?[0-9]{9,}\Z"
 )
-# A party of Curator's double barrier. One name in a hundred ends as a sequential node's.
+# A party of Curator's double barrier. One name in a hundred ends like a sequential node's.
 _PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -192,7 +192,7 @@ def holders(queue: Sequence[str], rule: Rule) -> list[str]:
 
 
 def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
-    """Refuse a queue that another kind of primitive uses, too, as its nodes wait by another rule, or not at all.
+    """Refuse a queue that another kind of primitive also uses: its nodes wait by another rule, or not at all.
 
     Any other child whose name ends in a sequence number is a contender, whichever client made it.
 
@@ -234,7 +234,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
 
 
 def role_of(name: str) -> str | None:
-    """Return the role in a node's name, if it is one of those that tell the kind of its primitive."""
+    """Return the role in a node's name, if it is one of `KINDS`."""
     found = _KNOWN.match(name)
     role = None if found is None else found["ours"] or found["item"] or found["other"]
     return role if role in KINDS else None
@@ -246,7 +246,7 @@ def is_of_kazoo(name: str) -> bool:
 
 
 def other_kind(name: str, role: str) -> str:
-    """Return what an error says of a child that another kind of primitive made."""
+    """Return the text of the error for a child that another kind of primitive made."""
     return (
         f"the child {name!r} is a node of {KINDS[role]}: two kinds of primitives do not exclude each other, so a path "
         "is for one kind; use another path for one of the two, in every process"
@@ -254,7 +254,7 @@ def other_kind(name: str, role: str) -> str:
 
 
 def other_folder(name: str) -> str | None:
-    """Return what an error says of a child that has the name of another kind's folder; None if it has no such name."""
+    """Return the text of the error for a child with the name of another kind's folder; None if it has no such name."""
     kinds = [_FOLDERS_OF.get(kind, kind) for kind, names in FOLDERS.items() if name in names]
     if not kinds:
         return None
@@ -265,7 +265,7 @@ def other_folder(name: str) -> str | None:
 
 
 def has_data(length: int) -> str:
-    """Return what an error says of a node that has data, where a queue's has none."""
+    """Return the text of the error for a node that has data, where a queue's has none."""
     return (
         f"the node has {length:,} bytes of data, as that of an Event, a CountDownLatch, a Barrier, a number, a "
         "value, a Queue, a Dict or a Set has, so it is theirs: use another path; or, if nothing uses "

@@ -45,8 +45,8 @@ class LossRecord(NamedTuple):
         cause: why the hold was lost.
         detail: what ended its lease, if that is the cause.
         held_for: for how many seconds it had been held when its loss was noticed.
-        unproved_for: how many seconds before that the last request was sent that had proved its lease.
-        over: when its lease had ended, by this machine's clock, if it had.
+        unproved_for: how many seconds before that the last request that proved its lease was sent.
+        over: when its lease ended, by this machine's clock; None if it had not ended.
     """
 
     cause: LossCause
@@ -81,15 +81,15 @@ class Ticket:
         awaits: the watched paths, while it waits.
         shown: the nodes for whose end it waits, as the present server shows them.
         listed_on: the connection of its last listing.
-        way: what is known of its way to a grant without a look; None unless it is waiting for a single contender.
+        way: what is known of its way to a grant without another listing; None unless it waits for a single contender.
         watched: the connection on which its own node is watched; False if it is not.
-        changed: a watched node may be gone, or changed: look again.
+        changed: a watched node may be gone, or changed: read again.
         spent: the watch that it awaits has fired, or is about to.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
         doubted: how far its lease was proved when that wait began; infinite before.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
-        asked_at: the version of the node's data by which somebody has last asked its holder to let go.
+        asked_at: the version of the node's data with the last request to let go.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         granted: when it became a hold, by the lease's clock.
@@ -97,11 +97,10 @@ class Ticket:
         loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
         on_change: called at a change: ends the sleep of the call that waits with this ticket, or sends its next reads.
-        story: what listeners are told of its hold; None if nobody listens.
-        limit: for how long its hold may last; None for ever.
+        story: what the events of its hold report; None if there is no listener.
+        limit: for how long its hold may last; None for no limit.
         label: the label of the lock that holds it.
-        observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
-            none.
+        observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
     """
 
     name: str | None = None
@@ -147,7 +146,7 @@ class Ticket:
 
     def become(self, state: State) -> None:
         """Go to another stage of its life."""
-        # The lease goes first: wherever an interrupt strikes, no thread believes in a hold that is none.
+        # The lease is replaced first: wherever an interrupt comes, no thread believes in a hold that is over.
         self.live = _OVER
         self.state = state
         if state is State.HELD:
@@ -168,6 +167,6 @@ class Ticket:
         self.late = check_sequence(self.path, self.name, rule)
 
     def note_change(self) -> None:
-        """Make its recipe look again."""
+        """Make its recipe read again."""
         self.changed = True
         self.on_change()

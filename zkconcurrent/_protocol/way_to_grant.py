@@ -1,22 +1,24 @@
-"""The way to a grant: a waiter with one contender in its way may hold as soon as that one is gone, without a look.
+"""The way to a grant: a waiter with one contender in its way may hold as soon as that one is gone, without a listing.
 
-A waiter lists its queue again when the node that it watched is gone. It need not if its last listing had exactly one
-contender in its way, P. For as long as the waiter's own node exists, so does the queue, and numbers only grow. So
-nobody can get in front of it but by a number that is given by hand: by the downgrade of a writer ahead, or by a
-`DetachedLock` that puts a persistent node in the place of its own. The names tell both (`Way.of`), so once P is gone,
-the waiter is first, if its own node still exists at that moment.
+A waiter lists its queue again when the node that it watched is gone. It need not do so if its last listing had exactly
+one contender in its way, P. As long as the waiter's own node exists, so does the queue, and the numbers that the server
+gives only grow. So a node can get in front of the waiter only if its client chooses the number: in the downgrade of a
+writer ahead, or if a `DetachedLock` puts a persistent node in the place of its own. The names show both cases
+(`Way.of`). In all others, once P is gone, the waiter is first, if its own node still exists at that moment.
 
-That the own node exists is what the rest is about. A server applies changes in one order, and a connection brings its
+The rest shows whether the own node exists then. A server applies changes in one order, and a connection brings its
 replies and its events in that order. So, on the connection of the listing, the waiter reads its own node, with a watch,
-and behind it P, with a watch. If the event that P is deleted comes and none of the own node has come before it, the own
-node existed when P was deleted, with nobody in front. If it is deleted later, a holder's node is deleted, as it may be
-at any time. If P is gone already when it is read, the same holds, as the own node was read before.
+and behind it P, with a watch. If the event of P's deletion comes, and no event of the own node came before it, the own
+node existed when P was deleted, and no contender was in front. If the own node is deleted later, it is a holder's node
+that is deleted, which may happen at any time. If P is gone already when it is read, the same is true, as the own node
+was read before.
 
-Anything else is a look: a change of P, any event of the own node, another connection, a lost or refused reply.
+In any other case the waiter lists again: after a change of P, any event of the own node, on another connection, or
+after a lost or refused reply.
 
-All of it must be told to the way in the order in which it was read. So kazoo's connection thread tells it, at once;
-what is posted may wait, and other events may overtake it. Nothing is locked: only that thread writes here, but for
-replies that never come, which close the way.
+The way must get the replies and events in the order in which they were read. So kazoo's connection thread passes them
+on at once: posted work may wait, and other events may overtake it. No lock is needed, as only that thread writes here.
+The exception is a reply that never comes, and that only closes the way.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class Stage(enum.Enum):
     BEGUN = "begun"
     EXISTS = "the own node exists, and is watched"
     BLOCKED = "so does the node ahead"
-    CLEAR = "nobody is in the way"
-    UNKNOWN = "look"
+    CLEAR = "no contender is in the way"
+    UNKNOWN = "only a listing can tell"
 
 
 class Way:
@@ -54,7 +56,7 @@ class Way:
 
     @classmethod
     def of(cls, me: str, names: Sequence[str], rule: Rule, session: int, connection: object) -> Way | None:
-        """Return the way of a waiter; None if nothing but a look can tell when it is its turn.
+        """Return the way of a waiter; None if only another listing can show when it is the waiter's turn.
 
         Args:
             me: the waiter's node.
@@ -81,27 +83,27 @@ class Way:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the waiter's node was first in its queue, and no event has told of a change of it since."""
+        """Whether the waiter's node was first in its queue, and no event of it has come since."""
         return self.stage is Stage.CLEAR
 
     def read_own(self, connection: object, session: int | None) -> None:
-        """Take the reply about the own node, and the session of that; None if it does not exist, or that is unknown."""
+        """Note the reply about the own node: its session, or None if the node does not exist, or this is unknown."""
         exists = self.stage is Stage.BEGUN and connection is self._connection and session == self._session
         self.stage = Stage.EXISTS if exists else Stage.UNKNOWN
 
     def read_ahead(self, connection: object, *, gone: bool | None) -> None:
-        """Take the reply about the node ahead; `gone` is None if it is unknown."""
+        """Note the reply about the node ahead; `gone` is None if that is unknown."""
         if self.stage is not Stage.EXISTS or connection is not self._connection or gone is None:
             self.stage = Stage.UNKNOWN
         else:
             self.stage = Stage.CLEAR if gone else Stage.BLOCKED
 
     def change_own(self) -> None:
-        """Take an event of the own node."""
+        """Note an event of the own node."""
         self.stage = Stage.UNKNOWN
 
     def change_ahead(self, connection: object, *, deleted: bool) -> None:
-        """Take an event of the node ahead."""
+        """Note an event of the node ahead."""
         if self.stage is not Stage.CLEAR:
             first = self.stage is Stage.BLOCKED and deleted and connection is self._connection
             self.stage = Stage.CLEAR if first else Stage.UNKNOWN
