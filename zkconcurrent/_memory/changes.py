@@ -1,4 +1,4 @@
-"""The words of the service: what clients ask for, the steps of a change, and the events that come of it."""
+"""The types of the service: what clients ask for, the steps of a change, and its events."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Refused(Exception):
 
     Attributes:
         code: why.
-        index: which of the operations is the culprit, counted from 0.
+        index: which of the operations was refused, counted from 0.
     """
 
     index = 0
@@ -105,7 +105,7 @@ Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check
 
 
 class Made(NamedTuple):
-    """A node is made; its parent has had so many creates then."""
+    """A node is made; `creates` is how many children its parent has had, with this one."""
 
     path: str
     data: bytes | None
@@ -139,7 +139,7 @@ class Guarded(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A node was looked at."""
+    """A node was checked."""
 
     path: str
 
@@ -166,9 +166,9 @@ class Event(NamedTuple):
     """What happened to a node.
 
     Attributes:
-        kind: `CREATED`, `DELETED`, `CHANGED` or, of what its children's watchers hear, `CHILD`.
+        kind: `CREATED`, `DELETED`, `CHANGED` or, for the watchers of its children, `CHILD`.
         path: which node.
-        acl: its access rights: who may not read it hears nothing.
+        acl: its access rights; a client that may not read it gets no event.
         acl_above: those of its parent.
     """
 

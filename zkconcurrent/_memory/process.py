@@ -43,7 +43,7 @@ def _serve(name: str, port: int | None) -> TcpServer:
     found = _servers.get(name)
     if found is None:
         server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, wall_ms), port, {})
-        # A daemon: it serves until the process ends, also those who close their sessions at its exit.
+        # A daemon: it serves until the process ends, so also clients that close their sessions at its exit.
         thread = threading.Thread(target=_run, args=(server,), name=f"zkconcurrent memory:{name}", daemon=True)
         # R4: another thread, or a signal handler, may be faster. There is no lock for which a signal handler could
         # wait. And the server runs before others know it, so an interrupt leaves none that does not run.
@@ -60,7 +60,7 @@ def _run(server: TcpServer) -> None:
 
 
 def _warn_of_workers() -> None:
-    # Of the module that has been loaded in such a process; it is slow to import.
+    # A process that multiprocessing started has loaded this module, which is slow to import.
     multiprocessing = sys.modules.get("multiprocessing.process")
     # A spawned process has this attribute, and no parent yet, while it imports the main module.
     if multiprocessing is not None and (

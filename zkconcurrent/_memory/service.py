@@ -1,7 +1,7 @@
-"""One ZooKeeper service: a tree, whose changes it numbers; the sessions that live; and who hears of which events.
+"""One ZooKeeper service: a tree, whose changes it numbers; the sessions that live; and which client gets which event.
 
-It has neither sockets nor threads: one thread at a time calls it, and its clocks are given. Somebody calls `run_chores`
-now and then.
+It has neither sockets nor threads: one thread at a time calls it, and its clocks are given. Its server calls
+`run_chores` now and then.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Peer(Protocol):
     ids: list[tuple[str, str]]
 
     def notify(self, kind: int, path: str) -> None:
-        """Tell the client of an event."""
+        """Send an event to the client."""
 
     def disconnect(self) -> None:
         """Close the connection, once all is sent."""
@@ -80,7 +80,7 @@ class Service:
         self._wall_clock = wall_clock
         self._record = record
         now = clock()
-        # Of each session, its timeout as its last connection negotiated it, and when it was heard last.
+        # For each session, the timeout that its last connection negotiated, and when its client was last heard.
         self._timeouts = {number: session.timeout for number, session in tree.sessions.items()}
         self._heard = dict.fromkeys(tree.sessions, now)
         self._next_session = max(wall_clock() << 16, *tree.sessions, 0) + 1
@@ -100,7 +100,7 @@ class Service:
         return change, applied
 
     def apply(self, change: Change) -> Applied:
-        """Do what was planned, and tell of it; a refused request, which changes nothing, has its zxid too."""
+        """Apply a planned change, and send its events; a refused request, which changes nothing, takes a zxid too."""
         zxid = self.tree.zxid + 1
         self._record(zxid, change)
         applied = self.tree.apply(change, zxid)
@@ -111,7 +111,7 @@ class Service:
         return applied
 
     def grant(self, timeout: int) -> int:
-        """Return the timeout that a client gets which asks for this one."""
+        """Return the timeout that a client gets if it asks for this one."""
         return max(self.limits.shortest, min(timeout, self.limits.longest))
 
     def open(self, peer: Peer, timeout: int) -> int:
@@ -122,7 +122,7 @@ class Service:
         return session
 
     def enter(self, session: int, peer: Peer, timeout: int) -> None:
-        """Make a connection that of a session."""
+        """Give a session its connection."""
         self.peers[session] = peer
         self._timeouts[session] = timeout
         self.hear(session)
@@ -171,7 +171,7 @@ class Service:
         if self._containers_due <= now:
             self._containers_due = now + self.limits.containers
             nodes = self.tree.nodes
-            # A container that had no child yet stays: somebody is about to make one.
+            # A container that had no child yet stays: a client is about to make one.
             for path in [each for each in self.tree.containers if nodes[each].creates and not nodes[each].children]:
                 self.commit(0, [Delete(path)], None)
         return tick + self.limits.tick

@@ -1,7 +1,7 @@
 """The memory server: one thread serves all connections, of 127.0.0.1 or of its process, and may keep a journal.
 
-The journal is for tests that kill a server and start it again: each change is in the file before a client hears of it.
-It is not written through to the disk, so it does not outlive the machine.
+The journal is for tests that kill a server and start it again: each change is in the file before a client sees it. It
+is not written through to the disk, so a crash of the machine may lose it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Journal:
         self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - open as long as the process
 
     def read(self) -> Tree:
-        """Return the tree that the changes have made; a last one that is cut short is none."""
+        """Return the tree that the changes have made; a last change that is cut short is dropped."""
         tree, end = Tree(), 0
         with open(self._file.name, "rb") as file, suppress(EOFError, ValueError, TypeError):
             while True:
@@ -72,7 +72,7 @@ class TcpServer:
 
     Attributes:
         port: where it listens; 0 if it does not.
-        unused: paths that nobody will use again. Finalizers add to it; the server removes their nodes.
+        unused: paths that no client will use again. Finalizers add to it; the server removes their nodes.
 
     Raises:
         OSError: another process listens at the port.
@@ -87,7 +87,7 @@ class TcpServer:
         self._stopped = False
         self.port = 0
         self.unused: deque[str] = deque()
-        # The server's ends of what `dial` has made.
+        # The server's ends of the connections that `dial` has made.
         self._dialled: deque[socket.socket] = deque()
         self._woken, self._wakes = socket.socketpair()
         self._own = [self._woken, self._wakes]
@@ -155,7 +155,8 @@ class TcpServer:
         try:
             client, (host, _) = listener.accept()
         except OSError as error:
-            # As in ZooKeeper: without a descriptor, the client waits, and `select` would tell of it at once.
+            # As in ZooKeeper, the client waits until a descriptor is free. Without a pause, `select` would report it
+            # again at once.
             if error.errno in _SCARCE:
                 time.sleep(_PAUSE)
             # Otherwise the client has gone again.
@@ -238,7 +239,7 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     Args:
         config: the path of a `zoo.cfg`, whose folder gets the journal.
         containers: how often empty containers are removed, in milliseconds.
-        forgets: not empty if all sessions of the server before are over.
+        forgets: not empty if all sessions of the previous server are over.
     """
     lines = (line.partition("=") for line in Path(config).read_text().splitlines())
     settings = {name: value for name, _, value in lines}

@@ -25,10 +25,10 @@ _PATH = re.compile("(?:/(?!\\.\\.?(?:/|\\Z))[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\uff
 
 
 class Applied(NamedTuple):
-    """What came of a change.
+    """The results of a change.
 
     Attributes:
-        stats: of each step, the node's stat after it, if it has one.
+        stats: for each step, the node's stat after it, if it has one.
         events: what happened to which nodes, in order.
     """
 
@@ -87,7 +87,7 @@ class Tree:
         nodes: by path; the root is there as "/" and, as the parent of "/a", as "".
         sessions: those that live, by number.
         containers: the paths of the containers.
-        zxid: of the last change.
+        zxid: the zxid of the last change.
     """
 
     def __init__(self) -> None:
@@ -110,10 +110,10 @@ class Tree:
         Args:
             path: its path.
             ids: what the connection has authenticated as; None is allowed everything.
-            permission: which permissions would do.
+            permission: the permissions, of which one is enough.
 
         Raises:
-            Refused: there is none, or these ids may not.
+            Refused: there is none, or these ids lack the permission.
         """
         node = self.nodes.get(path)
         if node is None:
@@ -127,7 +127,7 @@ class Tree:
         """Check operations, each as if those before it were done.
 
         Args:
-            session: whose they are; 0 is the service itself.
+            session: the session that asks; 0 is the service itself.
             operations: what is asked for.
             time: of the change, in milliseconds since 1970.
             ids: what the connection has authenticated as; None is allowed everything.
@@ -153,7 +153,7 @@ class Tree:
         return (changes.Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
 
     def apply(self, change: changes.Change, zxid: int) -> Applied:
-        """Do what was planned."""
+        """Apply a planned change."""
         self.zxid = zxid
         applied = Applied([], [])
         for step in change:
@@ -166,7 +166,7 @@ class Tree:
         parent = self.nodes[above]
         parent.children[name] = None
         parent.size += 1
-        # It is not beyond the largest number.
+        # Beyond the largest number, it no longer grows.
         if step.creates > parent.creates:
             parent.creates, parent.pzxid = step.creates, zxid
         node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
@@ -215,7 +215,7 @@ class Tree:
         for path in session.paths if session is not None else ():
             self._remove(changes.Removed(path), zxid, events)
 
-    # The steps in an order that stays, as a journal numbers them by it.
+    # The order of the steps must stay, as a journal numbers them by it.
     appliers: ClassVar[dict[type, Callable[..., changes.Stat | None]]] = {
         changes.Made: _make,
         changes.Removed: _remove,
@@ -253,7 +253,7 @@ class _Draft:
         return node
 
     def _alter(self, path: str, node: Node) -> Node:
-        """Return what stands for a node from now on; only its numbers are its own."""
+        """Return a copy that stands for the node from now on. It shares its children: change only numbers."""
         altered = self._altered[path] = copy(node)
         return altered
 

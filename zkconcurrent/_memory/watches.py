@@ -1,4 +1,4 @@
-"""The watches that the connections to a server have left, and which of them hear of an event."""
+"""The watches that the connections to a server have left, and which of these connections get an event."""
 
 from __future__ import annotations
 
@@ -50,27 +50,27 @@ class _Table(Generic[W]):
         self.paths.pop(watcher, None)
 
     def fire(self, kind: int, path: str) -> list[W]:
-        """Return the watchers to be told; those that watch once do so no more."""
-        told: dict[W, None] = {}
+        """Return the watchers that get an event; a watch of the mode `ONCE` is removed."""
+        receivers: dict[W, None] = {}
         for watcher, mode in list(self.watchers.get(path, {}).items()):
             if mode == RECURSIVE and kind == CHILD:
                 continue
-            told[watcher] = None
+            receivers[watcher] = None
             if mode == ONCE:
                 self.remove(watcher, path)
         above = path
         while self._recursive and kind != CHILD and above != "/":
             above = split(above)[0] or "/"
-            told.update((each, None) for each, mode in self.watchers.get(above, {}).items() if mode == RECURSIVE)
-        return list(told)
+            receivers.update((each, None) for each, mode in self.watchers.get(above, {}).items() if mode == RECURSIVE)
+        return list(receivers)
 
 
 class Watches(Generic[W]):
     """The watches that the connections to one server have left.
 
     Attributes:
-        data: those that reads of data, and looks whether a node exists, have left.
-        children: those that listings have left; persistent ones are among both.
+        data: those that reads of data, and checks whether a node exists, have left.
+        children: those that listings have left; a persistent watch is in both tables.
     """
 
     def __init__(self) -> None:
@@ -106,10 +106,10 @@ class Watches(Generic[W]):
         sent = []
         for event in events:
             kind, path, _, acl_above = event
-            told = self.data.fire(kind, path)
+            receivers = self.data.fire(kind, path)
             if kind == DELETED:
-                told += [each for each in self.children.fire(kind, path) if each not in told]
-            sent += [(each, event) for each in told]
+                receivers += [each for each in self.children.fire(kind, path) if each not in receivers]
+            sent += [(each, event) for each in receivers]
             if kind != CHANGED:
                 above = Event(CHILD, split(path)[0] or "/", acl_above)
                 sent += [(each, above) for each in self.children.fire(CHILD, above.path)]

@@ -157,7 +157,7 @@ class Connection:
         if opcode == _SASL:
             if reader.buffer() is None:
                 raise Malformed
-            # So does a server that is not set up for SASL.
+            # A server that is not set up for SASL replies the same.
             self._send(_REPLY.pack(xid, 0, 0) + pack_buffer(None))
             return
         self._service.hear(self.session)
@@ -248,7 +248,7 @@ class Connection:
     def _count_descendants(self, reader: Reader) -> bytes:
         path, nodes = reader.path(), self._tree.nodes
         self._tree.find(path, self.ids)
-        # Of the root's two paths, "" counts the other one.
+        # The root has two paths, "" and "/", and is no descendant of itself.
         return INT.pack(len(nodes) - 2 if path == "/" else sum(each.startswith(f"{path}/") for each in nodes))
 
     def _get_ephemerals(self, reader: Reader) -> bytes:
@@ -292,7 +292,7 @@ class Connection:
         return b""
 
     def _set_watches(self, reader: Reader, *, with_persistent: bool = False) -> bytes:
-        """Leave the watches again that an earlier connection had left, and tell what it has missed."""
+        """Leave the watches again that an earlier connection had left, and send the events that it has missed."""
         seen = reader.fields(LONG)[0]
         data, exist, children = reader.paths(), reader.paths(), reader.paths()
         nodes, watches = self._tree.nodes, self._service.watches

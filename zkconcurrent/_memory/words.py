@@ -37,7 +37,7 @@ class Words:
         self.received = 0  # by connections that are closed
 
     def answer(self, word: str) -> str | None:
-        """Return the reply to a word; None if it is none."""
+        """Return the reply to a word; None if it is not one of these."""
         return getattr(self, f"_{word}")() if word in _WORDS else None
 
     def _ruok(self) -> str:

@@ -45,7 +45,7 @@ def _answer_written(_: changes.Step, stat: changes.Stat | None) -> bytes:
     return pack_stat(stat)
 
 
-# Of each single write, how it is read, and its reply: of what was done, and the node's stat after that.
+# For each single write: how it is read, and its reply, from the step that was done and the node's stat after it.
 WRITES: dict[
     int, tuple[Callable[[Reader], changes.Operation], Callable[[changes.Step, changes.Stat | None], bytes]]
 ] = {
@@ -69,7 +69,7 @@ def read_multi(reader: Reader) -> Iterator[changes.Operation]:
             create = _read_create(reader)
             if opcode == _TTL:
                 reader.fields(LONG)
-            # Here the flags say what is made, elsewhere the opcode.
+            # In a multi the flags say what is made, elsewhere the opcode.
             yield create._replace(container=create.flags == changes.CONTAINER_FLAG)
         elif opcode == _DELETE:
             yield _read_delete(reader)
@@ -87,7 +87,7 @@ def pack_results(change: changes.Change, stats: Iterable[changes.Stat | None]) -
 
 
 def pack_failure(count: int, index: int, code: changes.Code) -> bytes:
-    """Return the reply to a multi of so many operations, of which the one at `index` is the culprit."""
+    """Return the reply to a multi of `count` operations, of which the one at `index` was refused."""
     codes = [0 if n < index else changes.Code.RUNTIME_INCONSISTENCY for n in range(count)]
     codes[index] = code
     return b"".join(_PART.pack(_FAILED, False, each) + INT.pack(each) for each in codes) + _END
