@@ -1,4 +1,4 @@
-"""The files of TLS: what is wrong with them is an error before a client starts, and no reason to try for ever."""
+"""The files of TLS: a wrong one is an error before a client starts, where kazoo would never stop trying to connect."""
 
 from __future__ import annotations
 

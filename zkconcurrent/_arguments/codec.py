@@ -79,7 +79,7 @@ class _Json(_Named):
         try:
             return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            # UTF-8 has no lone surrogates, as of a file name that is not UTF-8; JSON has escapes for them.
+            # UTF-8 has no lone surrogates, such as those of a file name that is not UTF-8; JSON has escapes for them.
             return json.dumps(item, separators=(",", ":")).encode()
 
     def decode(self, data: bytes, /) -> Any:
@@ -130,7 +130,7 @@ def encoded(codec: Codec[T], value: T, path: str) -> bytes:
     """Encode a value. The result is a copy, as the codec's buffer may change later.
 
     Raises:
-        TypeError: the codec does not return bytes; or one of the package's codecs is not for such a value.
+        TypeError: the codec does not return bytes; or the value is not of a type that the package's codec takes.
     """
     try:
         data: object = codec.encode(value)
@@ -163,7 +163,7 @@ def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
     """Return whether another value is encoded as the data, or equal to the value that was decoded from the data.
 
     The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
-    class without `__eq__`. They count first, as the comparison of two arrays may be no truth value, but an error.
+    class without `__eq__`. They are compared first, as comparing two arrays may raise an error.
     """
     # If the codec refuses the value, the bytes were not made from it.
     with suppress(TypeError, ValueError):

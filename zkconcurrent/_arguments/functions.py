@@ -1,4 +1,4 @@
-"""Functions that a program hands over: the library calls them and awaits nothing, and a coroutine counts as true."""
+"""Functions that a program passes: the library never awaits what they return, and a coroutine would count as true."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_callable(name: str, func: object, instead: str = "give a plain functio
 
 
 def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost`, or another callback, that is neither None nor as `check_callable` wants it."""
+    """Refuse an `on_lost`, or another callback, that is not None and that `check_callable` refuses."""
     for name, callback in callbacks.items():
         if callback is not None:
             check_callable(name, callback)

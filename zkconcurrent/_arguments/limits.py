@@ -51,10 +51,10 @@ def is_seconds(value: object) -> bool:
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Refuse what is no number of seconds.
+    """Refuse a value that is not a number of seconds.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a number.
     """
     if not is_seconds(value):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
@@ -79,7 +79,7 @@ def most_together(path: str) -> int:
 
 
 def check_label(label: object) -> None:
-    """Refuse what is no label: people read it in a line of a table or of the log.
+    """Refuse a bad label: people read labels in a line of a table or of the log.
 
     Raises:
         TypeError: it is neither a string nor None.

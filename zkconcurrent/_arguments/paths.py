@@ -7,7 +7,7 @@ import re
 LONGEST = 2000
 """The longest path, in bytes of UTF-8: a request with a hundred such paths is far below a server's 1 MB."""
 
-# Most programs need none of these, so none is compiled before it is used.
+# Most programs need none of these patterns, so none is compiled before its use.
 # ZooKeeper's own rule (PathUtils): no control characters, surrogates or private use, and none from U+FFF0 to U+FFFF.
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 # ZooKeeper counts in UTF-16, where each of these is two surrogates.
