@@ -57,7 +57,7 @@ class EventChecks(CallChecks):
         super().wrote(call, step)
         if isinstance(step, changes.Written):
             before, after = (flag or Flag() for flag in self.states(len(self.ensemble.log) - 1))
-            if after != before.turned(not before.is_set):
+            if after != before.changed_to(not before.is_set):
                 raise Violation(f"{call} made {after} of {before}")
 
     def entitled(self, worker: CallWorker) -> bool:
@@ -96,7 +96,7 @@ class EventRun(CallRun):
         if path in nodes:
             flag = Flag.of(PATH, Node(nodes[path].data, 0, 0.0, 0))
             if not flag.is_set:
-                self.ensemble.ask(0, changes.SetData(path, flag.turned(True).data))
+                self.ensemble.ask(0, changes.SetData(path, flag.changed_to(True).data))
 
     def _remove(self, _: object) -> bool | None:
         """Have an operator delete the node."""

@@ -719,7 +719,7 @@ class TaskRun(LosingRun):
         if path in nodes:
             flag = Flag.of(EVENT, Node(nodes[path].data, 0, 0.0, 0))
             if not flag.is_set:
-                self.ensemble.ask(0, changes.SetData(path, flag.turned(True).data))
+                self.ensemble.ask(0, changes.SetData(path, flag.changed_to(True).data))
 
     def may_lose(self, request: Any) -> bool:
         """Return whether a request may be lost: a multi, or the delete of a waiter's node."""
