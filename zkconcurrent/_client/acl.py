@@ -15,8 +15,8 @@ def take_acl(settings: Settings) -> None:
     """Set the ACLs of the nodes that the client makes.
 
     Raises:
-        TypeError: `acl` is neither a word nor a list, or `default_acl` is no list.
-        ValueError: it is an unknown word; there are no credentials; or `default_acl` is given too.
+        TypeError: `acl` is neither a word nor a list, or `default_acl` is not a list.
+        ValueError: `acl` is an unknown word, or "creator" without credentials; or `default_acl` is given too.
     """
     proven = bool(settings.get("auth_data") or settings.get("sasl_options"))
     acl = settings.pop("acl", None)

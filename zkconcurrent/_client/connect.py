@@ -72,7 +72,7 @@ class Client(KazooClient):  # type: ignore[misc]
         survive: the outage that a hold must survive, in seconds; None if the library chooses.
         margin: by how much a lease is shorter than the session timeout, as a fraction of that.
         max_request: the largest request, in bytes.
-        log_waits_after: how long a wait for a lock or permit lasts before the log tells of it, in seconds; None: never.
+        log_waits_after: how long a wait for a lock or permit lasts before it is logged, in seconds; None: never.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Client(KazooClient):  # type: ignore[misc]
         """Return `process_client` and its arguments, to pickle an object of this client by name.
 
         Raises:
-            ValueError: another process could not, or should not, open the same client; the error says why.
-            TypeError: it is a client of `memory:`; the error says all.
+            ValueError: another process can't, or should not, open the same client; the error says why.
+            TypeError: it is a client of `memory:`, which no other process can open.
         """
         if self._name == _OF_THIS_PROCESS:
             raise TypeError(_OF_THIS_PROCESS)
-        # These are also the credentials that were added since.
+        # `auth_data` also has the credentials that were added after the start.
         if self.auth_data:
             raise ValueError(_CREDENTIALS)
         if isinstance(self._name, str):
@@ -137,7 +137,7 @@ class Client(KazooClient):  # type: ignore[misc]
             raise TypeError(f"cannot pickle {self!r}: {why}; open a client in the other process") from None
 
     def __deepcopy__(self, memo: object = None) -> NoReturn:
-        # It would be another client, and so another session.
+        # A copy would be another client, with another session.
         raise TypeError(f"cannot copy {self!r}: use the client itself, or call connect() again")
 
     __copy__ = __deepcopy__
@@ -145,7 +145,7 @@ class Client(KazooClient):  # type: ignore[misc]
     def open_at_use(self) -> None:
         """Start the client if `process_client` made it and it was not started yet. Does not wait for a server."""
         if not self._opens_at_use or self._opening._is_owned():  # type: ignore[attr-defined]
-            # If this thread has the lock already, a signal handler interrupted the start, and cannot wait for it.
+            # If this thread has the lock already, a signal handler has interrupted the start, and must not wait for it.
             return
         with self._opening:
             if self._opens_at_use:
@@ -165,8 +165,9 @@ class Client(KazooClient):  # type: ignore[misc]
             return super().start_async()
         except BaseException:
             if not self.handler.running and getattr(self.handler, "_workers", None):
-                # No thread was left for the second of kazoo's workers, or an interrupt has struck. Its `stop` would not
-                # end the first one now, and would wait for it for ever if the client is started again.
+                # kazoo has started the first of its two workers only: no thread was left for the second, or an
+                # interrupt has struck. kazoo's `stop` would not end that worker now. If the client were started again,
+                # `stop` would wait for it forever.
                 self.handler._running = True
                 self.handler.stop()
             raise
@@ -192,8 +193,8 @@ class Client(KazooClient):  # type: ignore[misc]
         self._end()
 
     def __del__(self) -> None:
-        # A program that has stopped its client need not close it, too. Else two sockets would be left to the
-        # garbage collector, which warns of each.
+        # A program that has stopped its client need not close it, too. Without this, the garbage collector would warn
+        # of two open sockets.
         with suppress(Exception):
             self.close()
 
@@ -204,7 +205,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     @staticmethod
     def _is_left_to_thread(end: Callable[[], None]) -> bool:
-        """Have a thread end the client if the caller is a finalizer where that would wait for itself."""
+        """Return whether a thread ends the client, as the caller is a finalizer on a thread that the end waits for."""
         if threading.get_ident() not in serving.threads:
             return False
         threading.Thread(target=end, name="zkconcurrent stop", daemon=True).start()
@@ -252,7 +253,7 @@ def connect(
         **options: `tick`; `survive`; `margin`, how much slower than the servers' clocks the local clock may run, as a
             fraction of the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must
             be below the servers' `jute.maxbuffer`; `log_waits_after`, how many seconds a wait for a lock or permit
-            lasts before the log tells of it, and who holds (30; None for never); and the arguments of
+            lasts before it is logged, with the holder (30; None for never); and the arguments of
             `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. None may
             repeat an option of the URL.
 
@@ -263,8 +264,8 @@ def connect(
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or an argument is out of its range, or `acl` is creator without credentials. Or a file of TLS can't be
             used.
-        TypeError: an argument is of another type, such as a text in the place of a number, or `connect` and kazoo have
-            none of that name.
+        TypeError: an argument has the wrong type, such as a text for a number; or neither `connect` nor kazoo has an
+            argument of that name.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -299,7 +300,7 @@ def prepare(
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     retry: dict[str, Any] = dict(RETRY)
     if (sleep := getattr(options.get("handler"), "sleep_func", None)) is not None:
-        # kazoo takes no other than the handler's.
+        # kazoo refuses an event that is not the handler's own.
         retry["sleep_func"] = sleep
     settings = {"connection_retry": retry, "timeout": TIMEOUT, **found, **options}
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
@@ -321,7 +322,7 @@ def prepare(
         if settings.get("certfile"):
             # The certfile may contain the key, too. Without a keyfile, kazoo sends neither.
             settings.setdefault("keyfile", settings["certfile"])
-        # With no password at all, OpenSSL asks for one at the terminal: kazoo's thread would wait there for ever.
+        # Without any password, OpenSSL asks for one at the terminal, where kazoo's thread would wait forever.
         settings["keyfile_password"] = settings.get("keyfile_password") or ""
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
@@ -350,7 +351,7 @@ def prepare(
 
 
 def discard(client: Client) -> None:
-    """Stop and close a client, also one that could not start, as no thread or descriptor was left for it."""
+    """Stop and close a client, even one that could not start because no thread or descriptor was left for it."""
     # kazoo can't wake a thread that it has not begun; it stops everything else all the same.
     with suppress(AttributeError):
         client.stop()
@@ -380,7 +381,7 @@ def _only(name: _Name, make: Callable[[], Client]) -> Client:
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
         new = make()
         new._opens_at_use = True
-        # R4: another thread may be faster. There is one client for a name, and one that follows a stopped one.
+        # R4: of several threads, one wins: there is one client for each name, and one after each that was stopped.
         client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
 
@@ -388,7 +389,7 @@ def _only(name: _Name, make: Callable[[], Client]) -> Client:
 class LocalRoot:
     """The root of a local namespace: a path of its own in the service of this process, or of its forked child.
 
-    Its nodes are removed once the program has neither the namespace nor an object of it.
+    Its nodes are removed once the program keeps neither the namespace nor an object of it.
 
     Attributes:
         path: the path.
@@ -406,7 +407,7 @@ class LocalRoot:
             server = process.local()
             client = self._client = _only(("local", ()), partial(_make_local, server.dial, process.TICK))
             if not client.connected:
-                # On another thread: kazoo can't go on with a start that a signal has interrupted.
+                # On another thread, as kazoo can't continue a start that a signal has interrupted.
                 threading.Thread(target=client.open_at_use, name="zkconcurrent start", daemon=True).start()
             until = monotonic() + PATIENCE
             while not client.connected and monotonic() < until:
@@ -496,7 +497,7 @@ def _close_all(until: float) -> None:
     for client, stopped in [(client, request_close(client)) for client in ours]:
         stopped.wait(max(0.0, until - monotonic()))
         if stopped.is_set():
-            # Python would warn of its sockets. Something else may have closed their descriptors.
+            # Python would warn of open sockets. Their descriptors may be closed already, by others.
             with suppress(OSError):
                 client.close()
 
@@ -507,11 +508,11 @@ def _leave_to_parent() -> None:
 
 
 _clients: LiveSet[Client] = LiveSet()
-# Those of unpickled objects, and that of local namespaces.
+# The clients of unpickled objects, and the one of all local namespaces.
 _by_name: dict[_Name, Client] = {}
-# They number the local namespaces. A forked child goes on, so that none has a name of its parent's.
+# The numbers of the local namespaces. A forked child counts on, so it never uses a number of its parent's.
 _numbers = itertools.count(1)
-# The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
+# The parent's clients, in a forked child. They are kept: garbage collection would close them, and warn.
 _inherited: list[Client] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)

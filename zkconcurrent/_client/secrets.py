@@ -35,7 +35,7 @@ def credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]
     """Return the credentials of the option `auth_data`.
 
     Raises:
-        TypeError: they are no pairs of strings.
+        TypeError: they are not pairs of strings.
     """
     try:
         pairs = [(scheme, auth) for scheme, auth in auth_data]
@@ -51,7 +51,7 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     warnings, and that it connects to an address, is told once in `_SAME`; the others are logged at DEBUG.
 
     Attributes:
-        muted: nothing is logged any more, as the exit of the interpreter closes the client.
+        muted: log nothing: the interpreter exits, and closes the client.
     """
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -64,7 +64,7 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
-        # Its own `isEnabledFor` would be one call more, twice for each reply.
+        # The adapter's own `isEnabledFor` would cost one more call, twice for each reply.
         if self.muted or not self.logger.isEnabledFor(level):
             return
         hides = "passwd" in str(msg)

@@ -1,7 +1,7 @@
 """The URL of a service: each part becomes an argument of `kazoo.client.KazooClient`.
 
 An error names the wrong part and shows no text of the URL: a missing or an extra '/' or '@' can make any part of it the
-password. What it says about leases is checked together with what is given beside it: see `check_lease`.
+password. `check_lease` checks the settings of leases from the URL together with those from the arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .secrets import Secret
 
 T = TypeVar("T")
 
-# The environment variable of the command, and of what has no other place for a URL.
+# The environment variable from which the command, and programs without another place for a URL, take it.
 VARIABLE = "ZKCONCURRENT_URL"
 # In seconds: the protocol counts in milliseconds, with 32 bits.
 LONGEST_TIMEOUT = 2**31 / 1000
@@ -43,7 +43,7 @@ def parse(url: str) -> Settings:
     """
     if not isinstance(url, str):
         raise TypeError(f"url must be a str, not {type(url).__name__}")
-    # As read from a file.
+    # A URL that was read from a file may end with a line break.
     url = url.rstrip("\r\n")
     if url.startswith("memory://"):
         raise ValueError("the URL must be memory: or memory:name, without //")
@@ -108,7 +108,7 @@ def _check_host(n: int, text: str) -> str:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Return which of some names an unknown one may stand for, in words; empty if none is close."""
+    """Return a phrase with the known name that an unknown one resembles; empty if it resembles none."""
     close = difflib.get_close_matches(name, list(names), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -168,7 +168,7 @@ def _checked(part: str, rule: str, check: Callable[[str], T], text: str) -> T:
     try:
         return check(text)
     except ValueError:
-        # The message could show the password, even as a context. So the error below is not raised in this block.
+        # The message of this error could show the password, so the error below is raised outside of this block.
         pass
     raise ValueError(f"the URL's {part} must {rule}")
 
