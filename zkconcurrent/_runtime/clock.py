@@ -21,14 +21,14 @@ if hasattr(time, "clock_gettime"):
 
 
 def ago(seconds: float) -> datetime:
-    """Return when something was that has lasted so long since; called just after the length was measured.
+    """Return when something began that has lasted `seconds` until now.
 
-    A thread that is suspended in between puts a beginning too late, never before the true one.
+    If the thread is suspended after it has measured `seconds`, the result is too late, never too early.
     """
     return datetime.fromtimestamp(wall_clock() - seconds, timezone.utc)
 
 
 def in_words(date: datetime) -> str:
-    """Return a date to the second."""
+    """Return a date as text, to the second."""
     # Not `strftime`, which imports a module at its first call.
     return f"{date.isoformat(' ', 'seconds').partition('+')[0]} UTC"

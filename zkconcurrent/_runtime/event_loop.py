@@ -57,7 +57,7 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    # No loop runs if asyncio was never imported, or is being imported just now.
+    # No loop runs if asyncio was never imported, or its import has not ended.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return None if running is None else running()
 

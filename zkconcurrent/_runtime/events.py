@@ -26,7 +26,7 @@ class AutoResetEvent:
             pass
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is set, and clear it; return whether it was set within `timeout` seconds."""
+        """Wait until the event is set, and clear it; return whether it was set within `timeout` seconds."""
         return self._lock.acquire(True, timeout)
 
     def clear(self) -> None:
@@ -40,7 +40,7 @@ class SteadyEvent(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self._is_set = False
-        # Each waiting thread has one.
+        # One event for each waiting thread.
         self._sleepers: deque[AutoResetEvent] = deque()
 
     def is_set(self) -> bool:
@@ -48,7 +48,7 @@ class SteadyEvent(threading.Event):
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
+        """Set the event, and wake all threads that wait. R3: a caller that was interrupted here calls this again."""
         self._is_set = True
         for sleeper in list(self._sleepers):
             sleeper.set()
@@ -58,7 +58,7 @@ class SteadyEvent(threading.Event):
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; return whether it was set within `timeout` seconds, None being forever."""
+        """Wait until the event is set; return whether it was set within `timeout` seconds. None waits forever."""
         if self._is_set:
             return True
         sleeper = AutoResetEvent()

@@ -26,7 +26,8 @@ HOST = socket.gethostname()
 Task: TypeAlias = "asyncio.Task[object]"
 """An owner that is a task. Only `aio` imports asyncio, which programs of threads do not need."""
 
-# It is above all results of `get_ident`, and small enough to be hashed fast: each acquire looks a number up.
+# The first number is above all results of `get_ident`, yet small enough to be hashed fast, as each acquire looks one
+# up.
 _FIRST = 1 << 50
 
 
@@ -76,7 +77,7 @@ class ReleasesAtEnd(Protocol):
     path: str
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
-        """Release; return whether the task held anything. The garbage collector may call this, anywhere."""
+        """Release the holds of a task; return whether it had any. The garbage collector may call this at any line."""
 
 
 class _TaskLife(_Life):
@@ -110,7 +111,8 @@ def _end(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: obje
     """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
-    # The garbage collector will call this again for the task. It is done, so it has no blocks left to end then.
+    # When the task is collected, this is called again. There must be nothing left then: a task that is done has ended
+    # its blocks.
     held.clear()
     if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
@@ -135,7 +137,7 @@ def of_task() -> int:
 
 
 def of_caller() -> int:
-    """Return the number of the running task; where none runs, as in a callback of the loop, one that owns nothing."""
+    """Return the number of the running task; if none runs, as in a callback of the loop, a number that owns nothing."""
     try:
         return of_task()
     except RuntimeError:
@@ -143,7 +145,7 @@ def of_caller() -> int:
 
 
 def owns_nothing(identity: Callable[[], int]) -> bool:
-    """Return whether the caller can have no hold: the owners are tasks, and none runs here, as on a plain thread."""
+    """Return whether the caller can't have a hold: the owners are tasks, and the caller runs in none."""
     return identity is of_task and of_caller() < 0
 
 
@@ -163,8 +165,9 @@ def name(owner: int) -> str:
     life = _living.get(owner)
     if isinstance(life, _TaskLife) and (task := life.task()) is not None:
         return str(task.get_name())
-    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start. Nor enumerate():
-    # every thread takes its lock as it ends, so a signal handler that stopped the client there would hang.
+    # Do not use `threading.current_thread()`, which leaves a dummy for a thread that threading did not start. Do not
+    # use `enumerate()` either: every thread takes the lock of that as it ends, so a signal handler that stops the
+    # client there would hang.
     number = ident(owner)
     thread = threading._active.get(number)  # type: ignore[attr-defined]
     return str(number) if thread is None else str(thread.name)
@@ -177,13 +180,13 @@ def ident(owner: int) -> int:
 
 
 def holds_of(owner: int) -> dict[str, Any]:
-    """Return the holds of which the waits of `owner` tell, by the prefixes of their nodes."""
+    """Return the holds that the nodes of a waiting `owner` list, by the prefixes of the holds' own nodes."""
     life = _living.get(owner)
     return {} if life is None else life.holds
 
 
 def label(owner: int) -> str:
-    """Return the owner's name in the data of its nodes: no other owner of any process has the same."""
+    """Return the owner's unique name for the data of its nodes: no other owner of any process has it."""
     return f"{_process}-{owner - _FIRST if owner >= _FIRST else owner}"
 
 

@@ -7,7 +7,7 @@ import threading
 
 
 def _threads_by() -> str:
-    """Return the package whose threads the program has: `_thread`, Python's own, or one that has replaced them."""
+    """Return the package that makes the program's threads: `_thread`, Python's own, or one that has replaced it."""
     return threading.get_ident.__module__.partition(".")[0]
 
 

@@ -30,15 +30,15 @@ from typing import Any
 
 from .._errors import ClientError
 
-# An error that strikes more often is not a signal handler's, but that of a recursion that is too deep, say.
+# An error that strikes more often does not come from a signal handler, but, for example, from too deep a recursion.
 TRIES = 100
-# While all memory is used up, each try would fail at once; other threads may free some.
+# When memory is exhausted, each try would fail at once; during the pause other threads may free some.
 MEMORY_PAUSE = 0.01  # seconds
 # More frames than any call of the library needs, apart from those of functions of the program.
 FRAMES = 30
-# Tuples of which each is in the next: `isinstance` goes one recursion deeper for each.
+# Tuples, each within the next: `isinstance` recurses once for each.
 _NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
-# Methods that call other methods, which a subclass may override.
+# Methods of the library that call methods which a subclass may override.
 _OVERRIDABLE = ("__enter__", "__exit__", "acquire", "_acquire_for_block")
 
 
@@ -75,7 +75,7 @@ def check_depth(frames: int) -> None:
     need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
     endless recursion would leave its lock held.
 
-    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
+    Every call makes this check, so it recurses itself only where there is no cheaper way.
 
     Raises:
         RecursionError: the recursion limit is near.
@@ -85,11 +85,11 @@ def check_depth(frames: int) -> None:
     if sys.version_info < (3, 12):
         return
     try:
-        # An inlined `__init__` counts twice, as it has a frame that is not seen. A greenlet goes on with the count of
-        # its starter, but sees only its own frames.
+        # An inlined `__init__` counts twice, as it also has a frame that is not visible. A greenlet continues its
+        # starter's count, but sees only its own frames.
         sys._getframe((sys.getrecursionlimit() - frames) // 2)
     except ValueError:
-        # Even if each frame that is seen counts twice, there is room.
+        # There is room even if each visible frame counts twice.
         if "greenlet" not in sys.modules:
             return
     _go_deeper(frames)
@@ -122,7 +122,8 @@ def check_not_interrupted(call: Any) -> None:
         # A call that acquires several locks as one has a call for each of them.
         parts = getattr(other, "calls", (other,))
         if call in parts:
-            # This frame is one of the call's own. It was not passed over above, as a wrapper stands between the two.
+            # This frame is one of the call's own. `_caller_of_library` has not passed over it, as a wrapper of another
+            # module stands in between.
             frame = _caller_of_library(frame)
             continue
         if not known:
@@ -150,7 +151,7 @@ def _caller_of_library(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-# Each wait asks this for each of its frames.
+# Each wait calls this for each frame of its stack.
 @functools.lru_cache(1000)
 def _is_library(module: object) -> bool:
     return str(module).startswith("zkconcurrent._")

@@ -24,13 +24,13 @@ class _Ref(ref[T]):
 class LiveSet(Generic[T]):
     """A weak set; its members are equal only to themselves, whatever `==` and `hash()` say.
 
-    These may be a program's: it may subclass a lock.
+    A program may define these in a subclass of a lock.
     """
 
     __slots__ = ("_forget", "_refs")
 
     def __init__(self) -> None:
-        # By the `id()` of each, which is another object's only after the reference has been forgotten.
+        # The members by their `id()`. Another object gets the same `id()` only after the reference has been forgotten.
         refs: dict[int, _Ref[T]] = {}
 
         def forget(gone: ref[T]) -> None:

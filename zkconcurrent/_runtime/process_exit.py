@@ -21,7 +21,7 @@ from . import this_process
 from .clock import monotonic
 
 PATIENCE = 1.0  # seconds
-# How the names of the library's threads begin.
+# The names of all threads of the library begin with this.
 _OURS = "zkconcurrent "
 
 
@@ -53,7 +53,7 @@ def end_with_process(client: int, session: Watched) -> None:
 
 
 def living_sessions() -> list[Watched]:
-    """Return the sessions of this process, in the order of their clients' first use; a fork's are its parent's."""
+    """Return the sessions, in the order of their clients' first use. In a forked child, these are the parent's."""
     # R4: this copies the references in one step, as another thread or a signal handler may add one.
     return [session for ref in _sessions.valuerefs() if (session := ref()) is not None]
 
@@ -82,7 +82,7 @@ def _at_exit() -> None:
 
 
 def _silence_daemon_threads() -> None:
-    """Print no error of ours that ends a daemon thread from here on: the exit ends it anyway."""
+    """From here on, print no traceback if a ClientError ends a daemon thread: the exit ends the thread anyway."""
     show = threading.excepthook
 
     def show_others(args: threading.ExceptHookArgs) -> None:
@@ -93,9 +93,9 @@ def _silence_daemon_threads() -> None:
 
 
 class _OpenStreams(logging.Filter):
-    """Hands a record to the handlers whose stream is open; if none is, to standard error.
+    """Hands a record to the handlers whose streams are open or, if none is, to standard error.
 
-    A program may have closed its own before the exit, as pytest does with that of each test.
+    A program may have closed a stream before the exit, as pytest does after each test.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -129,9 +129,10 @@ def _exit_with_multiprocessing() -> None:
 
 
 def _at_exit_of_child() -> None:
-    """Delete the nodes once the threads have ended: a child waits for them only after this, and they may hold locks."""
+    """Delete the nodes once the child's threads have ended: they may hold locks."""
     if _threads_left():
-        # The child waits for this thread, too. It can't wait here: those of executors end only as it waits.
+        # This can't wait here: the threads of executors end only when the child itself waits for them, after this. The
+        # child waits for the new thread, too.
         threading.Thread(target=_at_end_of_threads, name=f"{_OURS}exit").start()
     else:
         _at_exit()
@@ -140,7 +141,7 @@ def _at_exit_of_child() -> None:
 def _at_end_of_threads() -> None:
     while left := _threads_left():
         for thread in left:
-            # One that has just been made has not begun.
+            # A thread that has not begun can't be joined.
             with suppress(RuntimeError):
                 thread.join()
     _at_exit()
@@ -152,7 +153,7 @@ def _after_fork_in_child() -> None:
 
 
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
-# Of the process that has registered its end with multiprocessing.
+# The number of forks of the process that has registered its end with multiprocessing.
 _forks: int | None = None
 # Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
 closers: list[Callable[[float], None]] = []

@@ -18,7 +18,7 @@ else:
     Self = getattr(typing, "Self", TypeVar("Self"))
 
 T = TypeVar("T")
-# What the end of a block is told of the error that has ended it.
+# The arguments of `__exit__`: the error that has ended the block.
 ErrorKind: TypeAlias = type[BaseException] | None
 Traceback: TypeAlias = TracebackType | None
 

@@ -20,22 +20,23 @@ from typing import TypeVar
 
 T = TypeVar("T")
 _YIELDS = CO_GENERATOR | CO_ASYNC_GENERATOR
-# Packages whose functions begin the blocks of their callers.
+# Packages whose functions begin blocks for their callers.
 _BEGIN_BLOCKS = ("zkconcurrent", "contextlib", "wrapt")
-# One reader at a time, as the first that ends has garbage collected again. A signal handler may interrupt one and read.
+# One reader at a time: whichever ends first re-enables garbage collection. The lock is re-entrant, as a signal handler
+# may read on top of a reader.
 _reading = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A child would find it taken, and never collect garbage.
+    # A child that is forked during a read would find the lock taken, and would never collect garbage.
     os.register_at_fork(before=_reading.acquire, after_in_parent=_reading.release, after_in_child=_reading.release)
 
 
 @contextmanager
 def read_stacks() -> Iterator[None]:
-    """Collect no garbage while `sys._current_frames()` is called, and what it returns is read."""
+    """Disable garbage collection while the block calls `sys._current_frames()` and reads the result."""
     with _reading:
         collects = gc.isenabled()
         try:
-            # Inside, as an interrupt may come right behind it.
+            # Within the `try`, as an interrupt may come right after it.
             gc.disable()
             yield
         finally:

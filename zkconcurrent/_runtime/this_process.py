@@ -1,4 +1,4 @@
-"""This process: its number, how many forks it is from the import, and the random names and choices that it makes.
+"""This process: its number, the number of forks since the import, and the random names and choices that it makes.
 
 A program may seed `random`, and a test may patch `uuid`, `random` and `os`: none of that changes what was bound when
 the library was imported. A forked child goes on with other names than its parent and its siblings.

@@ -8,9 +8,9 @@ If an interrupt or a cancellation comes during the sleep, the loop raises it in 
 comes elsewhere, before the loop has returned, the loop abandons the call: this also undoes a grant, and never waits.
 
 Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
-each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and asks no more.
-Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise an error, and
-that error must leave the call.
+each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and does not call
+it again. Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise an
+error, and that error must leave the call.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Resumable(Protocol):
         settled: nothing is left to do, or only to wait for the end.
         path: the primitive's path.
         wake: see `begin`.
-        owned_locks: the sessions' locks that a frame has on top of which it was made.
+        owned_locks: the locks of sessions that its thread had taken already when the call was made.
         waits_for: the objects for which it waits and whose `cancel_waits()` may end it.
-        why_end: a function that returns the error with which to end the call early, or None to go on; None if there is
-            no such function.
+        why_end: a function that returns the error with which to end the call early, or None to continue; None if there
+            is no such function.
     """
 
     session: Any
@@ -63,7 +63,7 @@ class Resumable(Protocol):
     def owned_locks(self) -> Collection[Any]: ...
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
-        """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
+        """Begin the call. `wake`, called on any thread, ends the call's sleep or, if it does not sleep, its next one.
 
         Once `deserted` returns True, no loop will resume the call: the keeper abandons it.
         """
@@ -72,7 +72,7 @@ class Resumable(Protocol):
         """Note that the steps have ended."""
 
     def leave_clean_up(self) -> None:
-        """Stop waiting for clean-up: the task is cancelled, and the keeper finishes it."""
+        """Stop waiting for the clean-up, as the task is cancelled: the keeper finishes the clean-up."""
 
     def abandon(self) -> None:
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
@@ -81,7 +81,7 @@ class Resumable(Protocol):
 class Stopped(Exception):
     """A user's function has raised StopIteration, the cause of this error.
 
-    No generator may let that through: Python makes a RuntimeError of it.
+    Python turns a StopIteration that leaves a generator into a RuntimeError.
     """
 
 
@@ -109,7 +109,7 @@ def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) 
         check_depth(FRAMES)
     if event is None:
         event = call.session.link.sleep_event()
-    # It is made now, as no memory may be left for it then.
+    # The `partial` is made now: when it is needed, no memory may be left.
     end = partial(_end, call, steps)
     try:
         call.begin(event.set)
@@ -138,7 +138,7 @@ def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) 
 
 
 def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | None:
-    """Resume a call; if it is to end, raise why in its steps."""
+    """Resume a call; if `why_end` returns an error, raise it in the steps."""
     error = None if call.why_end is None else call.why_end()
     if error is None:
         return steps.send(woken)
@@ -152,7 +152,7 @@ def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | 
 
 
 def end_early(call: Resumable, why: WhyEnd) -> bool:
-    """Have a call end by an error, unless something else has ended it; return whether this did. On any thread."""
+    """End a call by an error, unless something else has ended it; return whether this has. Any thread may call this."""
     # R4: another thread, or an interrupt, may end the wait at the same moment.
     ended = vars(call).setdefault("why_end", why) is why
     call.wake()
@@ -162,16 +162,16 @@ def end_early(call: Resumable, why: WhyEnd) -> bool:
 
 
 def ends_by_itself(call: Resumable) -> None:
-    """Let nothing else end a call that has begun to clean up: it must raise the error that has ended it."""
+    """Keep anything else from ending a call that has begun to clean up: it must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Resumable, event: AutoResetEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
-    A signal handler or finalizer may have interrupted its thread where the thread has the lock of a session, and what
-    the handler waits for may be up to other threads. So they get the lock meanwhile. They then see the same half-done
-    step as the handler; the session allows for that: see the head of `_engine/session.py`.
+    A signal handler or finalizer may have interrupted its thread where that has the lock of a session, and may wait for
+    something that another thread must do. So this releases the lock during the sleep. The other threads then see the
+    same half-done step as the handler; the session allows for that: see the head of `_engine/session.py`.
     """
     owned = call.owned_locks
     if not owned:
@@ -217,7 +217,7 @@ class _Wakeup:
 
 async def wait_async(call: Resumable, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    # `aio` has imported it; programs of threads do not need it.
+    # `aio` has imported asyncio. Programs of threads do not need it.
     import asyncio
 
     if not call.settled:
@@ -244,7 +244,8 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
                     woken, wakeup.signalled = wakeup.signalled, False
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):
-                        # The loop is gone, and this task with it, so the steps cannot wait for their clean-up.
+                        # The loop is closed, and this task was thrown away with it, so the steps can't wait for their
+                        # clean-up.
                         raise
                     call.leave_clean_up()
                     pause = steps.throw(error)
@@ -265,11 +266,11 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
-    """Run steps that must come to their end: an error raised at a sleep of theirs goes to `strike`, and they sleep on.
+    """Run steps that must come to their end: an error that is raised at a sleep goes to `strike`, and they sleep on.
 
-    So nothing begins anew, however often a task is cancelled or Ctrl-C is pressed. An error that strikes at any other
-    line leaves the steps, as everywhere. So does an `Exception` that ends `TRIES` sleeps in a row: the sleep itself may
-    be broken, and would fail for ever.
+    So the steps need not begin anew, however often the task is cancelled or Ctrl-C is pressed. An error that strikes at
+    any other line leaves the steps, as everywhere. After `TRIES` sleeps in a row that ended with an `Exception`, the
+    next one leaves the steps, too: the sleep itself may be broken.
     """
     tries = 0
     try:
@@ -299,15 +300,16 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
     try:
         loop.call_soon_threadsafe(function)
     except RuntimeError:
-        # A closed loop raises it, but so does a recursion that is too deep, and a signal handler may.
+        # Only a closed loop is expected to raise this. A RecursionError is a RuntimeError, too, and a signal handler
+        # may raise one.
         if not loop.is_closed():
             raise
 
 
 def _end(call: Resumable, steps: Steps[object]) -> None:
-    """End a call that did not reach its own end."""
+    """Close the steps of a call that have not reached their end, and abandon the call."""
     try:
-        # The steps end now, and not only when the last traceback is garbage collected.
+        # End the steps now, not when the last traceback is garbage collected.
         steps.close()
     finally:
         call.abandon()

@@ -29,7 +29,7 @@ class Worker:
         return bool(self._right)
 
     def start(self, spawn: Callable[[Callable[[], None]], object], work: Callable[[], None]) -> None:
-        """Start a thread, unless one works: that one looks for work again before it ends.
+        """Start a thread, unless one works: that one checks for new work before it ends.
 
         Args:
             spawn: starts a thread that calls a function.
@@ -47,6 +47,6 @@ class Worker:
             work()
         finally:
             self._right.append(True)
-            # Also if an error ends this thread: the work that is left would wait until more comes.
+            # Even if an error ends this thread: otherwise the rest of the work would wait until more comes.
             if self._left:
                 self.start(spawn, work)
