@@ -154,7 +154,7 @@ class Ensemble(Service):
         )
 
     def _members(self, told: int, peers: Mapping[int, Peer]) -> dict[str, object]:
-        """Return the lines of `zoo.cfg` that tell one server where all servers are; its own says where it listens."""
+        """Return the lines of `zoo.cfg` with the addresses of all servers, as the server `told` needs them."""
         members: dict[str, object] = {}
         for number, peer in peers.items():
             quorum, election = peer if number == told else self._route(told, number, peer)

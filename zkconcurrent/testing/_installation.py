@@ -117,7 +117,7 @@ _FINDERS: dict[str, Callable[[], Installation]] = {
     "debian": _debian,
     "path": _path,
     "pyspark": _pyspark,
-    # This one is found only if it is asked for.
+    # The memory server is used only if the caller or the environment variable names it.
     "memory": lambda: MEMORY,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 from .._arguments.functions import check_callable
 from .._runtime.clock import monotonic
 
-# In seconds. It is long, as it only ends what would hang.
+# In seconds. It is long, as it only matters for a test that hangs.
 _PATIENCE = 30.0
 # After Ctrl-C.
 _MOMENT = 1.0
@@ -49,7 +49,7 @@ def interleave(
 
     Raises:
         TypeError: one of the locks is of another class, or a call is a coroutine function.
-        ValueError: `choose` has returned what it was not given.
+        ValueError: `choose` has returned something that is not one of the indexes.
         RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
             `cancel_waits()`.
         TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
@@ -111,7 +111,7 @@ class _Turn:
             self._go.acquire()
 
     def go_on(self, *, for_good: bool = False) -> None:
-        """Let the thread go on; for good, it does not pause again."""
+        """Let the thread continue; with `for_good`, it does not pause again."""
         self._for_good = for_good
         if self.paused:
             self.paused = False
@@ -131,7 +131,7 @@ class _Turn:
 def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
     """Wait until each thread has paused, has ended, or waits for a lock.
 
-    A thread that a release has woken is no waiter any more, and has not paused yet: so it is waited for, too.
+    This also waits for a thread that a release has woken, until it pauses, ends or waits again.
     """
     until = monotonic() + _PATIENCE
     while running := [n for n, turn in enumerate(turns) if not (turn.paused or turn.ended)]:

@@ -1,4 +1,4 @@
-"""The memory server: a ZooKeeper in Python, for tests and development where a real one is not needed, or not there."""
+"""The memory server: a ZooKeeper in Python, for tests and development without a real one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def any_server() -> Server:
     """Return a server to start: a real ZooKeeper, or a `MemoryServer` where ZooKeeper or Java is missing.
 
     Raises:
-        NoServerError: ZKCONCURRENT_SERVER, ZOOKEEPER_HOME or JAVA_HOME names one that is missing.
+        NoServerError: ZKCONCURRENT_SERVER, ZOOKEEPER_HOME or JAVA_HOME names a server or a Java that is missing.
     """
     named = ["ZKCONCURRENT_SERVER", "ZOOKEEPER_HOME"]
     try:

@@ -1,7 +1,7 @@
 """Ports for servers that restart on the same port.
 
-A port whose server is dead, or is yet to start, looks free, and so does the port at which a follower would lead. So a
-free port is not enough: two suites that run at once would give it away twice. Each port is reserved by a UDP socket,
+The port of a server that is dead, or has not started yet, looks free, and so does the port at which a follower would
+lead. So two suites that run at once could both choose a port that looks free. Each port is reserved by a UDP socket,
 which is in no server's way, as servers use TCP, and which the system closes when the process ends.
 """
 
@@ -26,7 +26,7 @@ class PortTakenError(RuntimeError):
 class ReservedPorts:
     """Loopback ports that are free, and that no other `ReservedPorts` of this machine has until `close`.
 
-    A process that does not ask here may still take one.
+    A process that does not use this class may still take one.
 
     Args:
         count: how many.
@@ -84,7 +84,7 @@ def try_ports(start: Callable[[], None]) -> None:
 def in_use(port: int) -> bool:
     """Return whether another process keeps a server from listening on a loopback port."""
     with socket.socket() as probe:
-        # As a server does: the last server's closed connections, which linger for a minute, are not in its way.
+        # As a server does, so that the closed connections of the last server, which linger for a minute, do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -41,7 +41,7 @@ class ProcessGuard:
         self.is_ours = True
         read, self._write = os.pipe()
         try:
-            # In its own session, as Ctrl-C in a terminal would kill it before its work is done.
+            # In its own session: otherwise Ctrl-C in a terminal would kill it before its work is done.
             self._watch = subprocess.Popen(
                 ["sh", "-c", _WATCH, "sh", str(self.folder)],
                 stdin=read,

@@ -24,8 +24,9 @@ from ._service import Service
 # Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# As few threads as can be: half of a request's cost is to pass it from thread to thread. So the server reads its
-# connections one after the other, and an ensemble's server commits requests likewise; neither shows in any reply.
+# As few threads as possible: half of a request's cost is to pass it from thread to thread. So a server reads its
+# connections one after the other, and commits the requests of an ensemble one after the other; the replies show
+# neither.
 _FEW_THREADS = {
     "zookeeper.nio.numSelectorThreads": 1,
     "zookeeper.nio.numWorkerThreads": 0,
@@ -49,7 +50,7 @@ _TAKEN = "Address already in use"
 _CONTAINERS = "znode.container.checkIntervalMs"
 
 _PACKAGE = Path(__file__).parents[1]
-# In the place of the package itself, which would load the library and kazoo, is an empty one with the same modules.
+# The package itself would load the library and kazoo. So an empty package with the same modules takes its place.
 _MEMORY = """
 import sys, types
 sys.modules["zkconcurrent"] = package = types.ModuleType("zkconcurrent")
@@ -231,7 +232,7 @@ class Server(Service):
         """
         began = monotonic()
         waited = 0.0
-        # A server that is still starting may never reply to a request, so the patience with each begins small.
+        # A server that is still starting may never reply to a request, so the first requests wait only briefly.
         while not self._serves(patience=max(0.1, waited / 2)):
             waited = monotonic() - began
             if not self.is_running:
@@ -305,7 +306,7 @@ class Server(Service):
         return self.status().get("Mode")
 
     def _asked(self, word: str, timeout: float) -> str:
-        """Return the reply to a four-letter command that this class needs."""
+        """Return the reply to a four-letter command that this class itself uses."""
         reply = self.command(word, timeout)
         if "not in the whitelist" in reply:
             raise RuntimeError(f"{self!r} needs the command {word}: add it to 4lw.commands.whitelist")
@@ -346,7 +347,7 @@ class Server(Service):
         """Return the command that runs the server."""
         assert self._installation is not None
         if self._installation.kind == MEMORY.kind:
-            # Without the user's packages, which would take longer to find than the server to start.
+            # Without the user's packages: to find them would take longer than the server needs to start.
             return [
                 sys.executable,
                 "-ISc",

@@ -55,7 +55,7 @@ class Service(ABC):
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
         entered, known, until = session, False, monotonic() + PATIENCE
-        # `entered` is None if the client reconnected before the close, and so cut off the second connection.
+        # `entered` is None if the client reconnected before the close, which cut off the second connection.
         while entered is None or entered[0] == session[0]:
             try:
                 with self.client(client_id=session) as second:
@@ -65,7 +65,7 @@ class Service(ABC):
                 # The client cut off the second connection so early that kazoo takes this for a failed start.
                 if monotonic() > until:
                     raise
-        # If the service had ended it before, it has closed the client's connection.
+        # If the service had ended the session before this call, it has closed the client's connection.
         while not known and client.client_id == session:
             if monotonic() > until:
                 raise ValueError(f"there is no session {session[0]:#x} here: is the client one of another service?")
