@@ -1,1 +1,1 @@
-"""For threads: the primitives, one module each, with the interface of `threading` and `queue`, and how to name them."""
+"""The primitives for threads, one module each, with the interfaces of `threading` and `queue`; and their names."""

@@ -77,7 +77,7 @@ class AtomicLong(BaseValue):
         return self._change(lambda *_: (data, None))
 
     def add(self, n: int = 1) -> int:
-        """Add to the number; return the new one. Errors as `set`; nothing is added if the sum has too many bits."""
+        """Add to the number; return the new one. Errors as `set`; if the sum has too many bits, nothing changes."""
         n = operator.index(n)
 
         def decide(data: bytes, _: int) -> tuple[bytes, int]:

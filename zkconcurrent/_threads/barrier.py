@@ -162,7 +162,7 @@ class Barrier(Primitive):
         return came
 
     def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
-        """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
+        """Finish a party's wait: run the action, or learn or decide the outcome. Return as the party's wait does."""
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
             self._act(party)
@@ -184,7 +184,7 @@ class Barrier(Primitive):
             call.wait(call.run(give_up(party)))
 
     def _departing(self, call: Call, party: Party, error: BaseException, late: deque[BaseException]) -> Steps[None]:
-        """Have a party leave the barrier after its wait was interrupted or has failed: no other party counts it then.
+        """Have a party leave the barrier after its wait was interrupted or has failed; no other party counts it then.
 
         `late` gets further interrupts. If ZooKeeper is out of reach, or does not reply for a third of the session
         timeout, others may still count it.
@@ -260,9 +260,9 @@ class Barrier(Primitive):
 
 
 def _acting() -> set[str | None]:
-    """Return the nodes of the parties whose actions the caller is, through any barrier and client of this process.
+    """Return the nodes of the parties whose actions run on this thread, through any barrier and client of this process.
 
-    The stack tells it, as an interrupt could leave any note behind.
+    This reads the stack: an interrupt could leave any other record behind.
     """
     callers = frames_from(sys._getframe(1))
     return {frame.f_locals["party"].ticket.name for frame in callers if frame.f_code is _ACTION}

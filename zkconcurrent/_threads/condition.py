@@ -231,7 +231,7 @@ class Condition(Primitive):
         return self._run(notify(self._waiters, n), discard_result)
 
     def _pass_on(self) -> None:
-        """Notify another waiter, as a waiter that was notified, or may have been, did not return from its wait."""
+        """Notify another waiter, because a waiter that was notified, or may have been, did not return from its wait."""
         return self._run(pass_on(self._waiters), discard_result)
 
     def _held(self, wanted: str) -> Hold:

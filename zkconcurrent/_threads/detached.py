@@ -24,7 +24,7 @@ from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.node_data import node_data, waiter_data
 from .base.primitive import kind_of
 
-# The data of each node has the owner's name.
+# Each node has the owner's name in its data.
 LONGEST_OWNER = 1000  # characters
 
 
@@ -32,8 +32,8 @@ class DetachedState(PathState):
     """The state of a path.
 
     Attributes:
-        stories: what listeners are told of the holds that were acquired through this client, by their owners. One hold
-            has several stories if several threads have waited for it.
+        stories: for each owner, the reports to listeners about holds that were acquired through this client. One hold
+            has several if several threads have waited for it.
         releases: the releases that tasks have begun and that run in the background, as `aio` keeps them.
     """
 
@@ -160,14 +160,14 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         return self._path_state.stories.get(self._owner, [])
 
     def _begin_story(self, story: Story) -> None:
-        """Note in the story of an acquire that the owner holds, unless it had the lock all along."""
+        """Note for the listeners that an acquire has got the lock, unless the owner had it all along."""
         assert self._held is not None
         if story.waits or all(other.token != self._held.token for other in self._stories()):
             self._path_state.stories[self._owner].append(story)
             story.grant((), self._held.token)
 
     def _end_stories(self, stories: Sequence[Story], *, lost: bool) -> None:
-        """Tell listeners that a hold was released, or lost."""
+        """Report to listeners that a hold was released, or lost."""
         for story in stories:
             story.end(LossCause.FORCED if lost else None, lost=lost)
         with self._session.lock:

@@ -17,7 +17,7 @@ V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 
 _MISSING: Any = object()
-# `popitem` gives this to `pop` as the default: there, `_MISSING` would mean that there is no default.
+# The default that `popitem` gives to `pop`, for which `_MISSING` means that there is no default.
 _TAKEN: Any = object()
 
 
@@ -188,7 +188,7 @@ class Dict(MapBase, MutableMapping[str, V]):
 
         def accepts(data: bytes) -> bool:
             nonlocal value
-            # This comes before the entry is removed, so that an entry that the codec can't decode stays.
+            # Decode before the entry is removed, so that an entry which the codec can't decode stays.
             value = self._decoded(key, data)
             return True
 

@@ -66,7 +66,7 @@ class DoubleBarrierState(PathState):
         self.inside.pop(owner, None)  # R2
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
-        """If a task was thrown away with its loop, take its party out. Otherwise the party has left, or stays."""
+        """If a task was thrown away with its loop, take its party out. Any other party has left, or stays."""
         if thrown_away and owner in self.inside:
             self._blocks.append(0)
             self.forsake(owner)
@@ -74,7 +74,7 @@ class DoubleBarrierState(PathState):
 
 
 def _drop_collected(dropped: deque[LeftTickets], path: str, inside: dict[int, Ticket]) -> None:
-    """Finalize the state: only queue the work, as a finalizer may run anywhere."""
+    """Queue the work of a finalizer. Do nothing else, as it may run at any line."""
     if inside:
         why = f"the last object of {path!r} was garbage collected while a party was inside"
         dropped.append(LeftTickets([], list(inside.values()), why))
@@ -181,10 +181,10 @@ class DoubleBarrier(Primitive):
         return inside
 
     def _withdrawing(self, call: Call, ticket: Ticket, struck: BaseException | None) -> Steps[bool]:
-        """Give up waiting; return whether the barrier has opened before.
+        """Give up waiting; return whether the barrier had opened already.
 
         Raises:
-            BaseException: the last interrupt, once the party has withdrawn. If the barrier has opened, it has left.
+            BaseException: the last interrupt, once the party has withdrawn or, if the barrier had opened, has left.
         """
         strikes = deque([] if struck is None else [struck], maxlen=1)
         # An interrupted call does not wait for a reconnect; the keeper deletes the node after it.

@@ -198,8 +198,8 @@ class Election(PickledByPath):
     def leader_only(self, function: Callable[P, T]) -> Callable[P, T | None]:
         """Decorate a function, such as a scheduler's job, so that calls do something only in the process that leads.
 
-        While this client's candidacy does not lead, or ZooKeeper is out of reach, a call returns None at once. It sends
-        nothing. A term that is lost while the function runs does not stop it: what it writes needs a fence.
+        While this client's candidacy does not lead, or ZooKeeper is out of reach, a call returns None at once, and
+        sends nothing. A term that is lost while the function runs does not stop the function: fence what it writes.
 
         Raises:
             TypeError: the function can't be called, or is a coroutine function.

@@ -61,7 +61,7 @@ class BaseMembership:
         self._over = False
         # The calls, by their `id()`, that wait for the membership to change.
         self._callers: dict[int, Call] = {}
-        # The call to which all requests of the membership belong, on a thread of the library.
+        # The call that sends all requests of the membership, on a thread of the library.
         self._life: Call | None = None
         self.id = name
         self.data = data
@@ -137,13 +137,13 @@ class BaseMembership:
         return self
 
     def _make_way(self, call: Call) -> bool:
-        """Have another membership with this id, whose call this is, woken at the end; return whether that has come."""
+        """End this membership for another one with its id, whose `call` is woken then; return whether it has ended."""
         if self._member.wanted:
             raise ValueError(
                 f"this client is a member {self.id!r} of the group {self._state.path!r} already: give another id"
             )
         self._callers[id(call)] = call
-        # R3: that call may be of a signal handler that has interrupted the leave of this membership.
+        # R3: `call` may belong to a signal handler that has interrupted the leave of this membership.
         self._give_up()
         return self._over
 
@@ -158,7 +158,7 @@ class BaseMembership:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Have the node deleted. Takes no lock, as the end of a call that is thrown away runs this, too."""
+        """Have the node deleted. This takes no lock: the end of a call that was thrown away may run it."""
         member = self._member
         member.wanted = False
         if not self._began and self._state.members.get(self.id) is self:
@@ -202,7 +202,7 @@ class BaseMembership:
         if not stopped:
             why = "its node is gone" if cause is None else words(LossRecord(cause))
             fields = {"zk_path": self.path, "zk_cause": cause and cause.value}
-            # A log handler of the program may raise; the callers are still to be woken.
+            # A log handler of the program may raise. The callers must still be woken.
             with suppress(Exception):
                 losses.warning("the membership %s is lost: %s, and then: %s", self.path, why, error, extra=fields)
 
@@ -331,7 +331,7 @@ class Group(Primitive):
             The membership, a context manager that leaves the group at its end.
 
         Raises:
-            TypeError: the data is not bytes, the id is not a string, or `wait` is no number.
+            TypeError: the data is not bytes, the id is not a string, or `wait` is not a number.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
             OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
             ForeignNodeError: a persistent node has the id as its name.
@@ -389,7 +389,7 @@ class Group(Primitive):
     ) -> Steps[dict[str, bytes] | None]:
         found = yield from call.run(next_members(self._path, seen), None if seen is None else deadline)
         if found is None and seen is not None:
-            # A change may have come whose reply would have missed the deadline. This last look waits for its replies.
+            # A change may have come, but its reply too late. So read a last time, and wait for the replies.
             found = yield from call.run(members(self._path), self._session.now())
             if found is not None and list(found.items()) == list(seen.items()):
                 return None
@@ -404,7 +404,7 @@ def check_id(path: str, name: str | None) -> str:
 
     Raises:
         TypeError: it is not a string.
-        ValueError: it is no valid name of a node.
+        ValueError: it is not a valid name of a node.
     """
     if name is None:
         return new_uuid()

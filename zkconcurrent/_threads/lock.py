@@ -34,18 +34,20 @@ class Lock(RevocableLock):
             that `suspect` becomes True.
         on_revoke: called with the lock, on a thread of its own, once for each time that somebody asks the holder to let
             go: by `revoke()`, or by Curator's `Revoker`.
-        on_deadlock: what becomes of a wait that closes a deadlock, with others of any process: "warn" logs it, "raise"
-            also ends the wait with `DeadlockError`, or a wait with "raise" if the one that closed it has "warn".
-        hold_limit: for how many seconds a hold should last at most; None does not limit it. The first level of a hold
-            counts, and each hold anew: also after a condition's wait, or a hand-over between threads.
+        on_deadlock: what to do about a wait that closes a deadlock with others of any process. "warn" logs it. "raise"
+            also ends a wait with `DeadlockError`: this one or, if the wait that closed the deadlock has "warn", another
+            with "raise".
+        hold_limit: for how many seconds a hold should last at most; None sets no limit. It counts from the first level
+            of a hold, and anew for each hold, even after a condition's wait or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
-            its holder still works, until that looks at `lost`, or calls the lock. So "lose" needs fencing.
-        label: what the lock is for, or what the program does with it, in at most 60 bytes. Its nodes have it, and the
-            log, `owner()`, `inspect()`, events and the command show it. In metrics it is the lock's name.
+            its holder still works, until the holder checks `lost`, or calls the lock. So "lose" needs fencing.
+        label: what the lock is for, or what the program does with it, in at most 60 bytes. It is written into the
+            lock's nodes; the log, `owner()`, `inspect()`, events and the command show it. In metrics it is the lock's
+            name.
 
     Raises:
-        TypeError: the path is not a string, `hold_limit` is not a number, the label is no string, or a callback is not
-            callable, or is a coroutine function.
+        TypeError: the path or the label is not a string, `hold_limit` is not a number, or a callback is not callable,
+            or is a coroutine function.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
             `hold_limit` is not above 0, `on_deadlock` or `on_hold_limit` is none of its words, or the label is empty,
             too long or not printable.
@@ -68,7 +70,7 @@ class Lock(RevocableLock):
             Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            TypeError: the timeout is None, or no number.
+            TypeError: the timeout is None, or not a number.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a hold and has not acknowledged the loss by `release()`.
@@ -101,12 +103,12 @@ class Lock(RevocableLock):
         Args:
             wait: whether to wait until the lock is free. If False, the call returns once the request is sent, or is
                 left to the library. This client's next `acquire` goes behind it; a try of another client may find the
-                lock held for a moment. If it turns out that the hold was lost before, no call raises an error: `lost`
+                lock held for a moment. If the hold turns out to have been lost before, no call raises an error: `lost`
                 is set, `on_lost` is called, and a warning is logged.
 
         Raises:
-            LockLostError: the hold was lost. Or, if the caller has acquired nothing, another thread has lost one,
-                and no block of that thread is to end it. The call changes nothing else.
+            LockLostError: the hold was lost. Or the caller has acquired nothing, and another thread has lost a hold
+                that no block of that thread will end. The call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
             RefusedError: this client may not delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
@@ -119,7 +121,7 @@ class Lock(RevocableLock):
             else:
                 core.leave(hold)
 
-    # `_thread.lock` has kept these names since Python 1.
+    # The names that `_thread.lock` had in Python 1, and still has.
     acquire_lock = acquire
     release_lock = release
     locked_lock: Final = RevocableLock.locked

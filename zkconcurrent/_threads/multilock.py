@@ -1,10 +1,10 @@
 """`MultiLock`: several locks as one; a thread holds all of them or none.
 
 A `MultiLock` has no recipe. It acquires its locks in the order of their full paths, chroot and servers included, which
-is the same in all processes; so no circle of waiting can arise. It keeps no list of what to give back after a failure,
-as an interrupt may strike between an `acquire` that returns and the note of it. Instead it compares the thread's holds
-with those from before. At the end it checks all holds once more, and so finds a lock that was lost during the wait for
-the rest.
+is the same in all processes, so its waits can't form a circle. To give locks back after a failure, it compares the
+thread's holds with those from before. It keeps no list of what it has acquired, as an interrupt may strike between the
+return of an `acquire` and the entry into the list. At the end it checks all holds once more, and so finds a lock that
+was lost during the wait for the rest.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
-    It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
+    It takes no semaphores: a thread may hold several permits of one, so a release would not know which to give back.
 
     The block of its `hold()` gives the handle of each hold, in the order of `locks`.
 
     It has `lost`, `on_lost`, `suspect`, `on_suspect`, `remaining()`, `owner()` and `hold_count()`, each for all its
     locks together. It has no `fencing_token`, as each lock fences its own resource and the tokens of two services have
-    no order; and no `guard()` or `waiters()`. Ask each of its `locks` for these; and give them the `hold_limit`.
+    no order. It has no `guard()` and no `waiters()`. Ask each of its `locks` for these, and give each its `hold_limit`.
 
     Invariant:
         All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
@@ -185,11 +185,11 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
         holds = self._holds()
         if self._on_lost is not None:
-            # The tickets are noted before the last check, so that every later loss is reported.
+            # The tickets are recorded before the last check, so that every later loss is reported.
             self._joint_loss().tickets = [hold.ticket for _, hold in holds]
         owed = {id(hold): depth for _, hold, depth in before}
         for core, hold in holds:
-            # The caller owes no release of a level that this call has acquired: the call gives it back.
+            # The caller need not release a level that this call has acquired: the call gives it back.
             core.check(hold, owed.get(id(hold), 0))
 
     def release(self) -> None:
@@ -215,7 +215,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
             try:
                 holds.append((core, core.hold_to_release()))
             except (ZkConcurrentError, RuntimeError) as error:
-                # Not `Exception`: a signal handler may raise any error, which must leave this call.
+                # Do not catch `Exception`: a signal handler may raise any error, which must leave this call.
                 if not isinstance(error, ZkConcurrentError) and core.releasable() is not None:
                     raise  # as in `_give_up_each`
                 errors.append(error)
@@ -226,7 +226,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
 
     def _released_all(self, calls: Calls, ending: EndingHolds, errors: list[Exception]) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
-        # All deletes are on their way, so the order of the waits costs no time.
+        # All deletes are sent already, so the order of the waits costs no time.
         waits = [core.released(calls.add(call), hold) for core, hold, call in ending]
         for each in waits:
             try:
@@ -287,7 +287,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         return self._outlook_of([core.current() for core in self._cores])[0]
 
     def remaining(self) -> float:
-        """Return for how many seconds all locks are surely held: the least of what their own `remaining()` return."""
+        """Return for how many seconds all locks are surely held: the least of their own `remaining()`."""
         return self._outlook_of([core.current() for core in self._cores])[1]
 
     def _outlook(self) -> tuple[bool, float]:
@@ -306,9 +306,9 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     def owner(self) -> Contender | None:
         """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.
 
-        The call recognizes a thread or task by its letters, `Contender.by`, as containers may have the same host and
-        process id, and threads the same name; a Curator client by its address and session.
-        Cost: the sum of all locks' `owner`.
+        The call recognizes a thread or task by `Contender.by`, as containers may have the same host and process id, and
+        threads the same name. It recognizes a Curator client by its address and session. Cost: the sum of all locks'
+        `owner`.
         """
         calls = Calls(self._session)
 
@@ -368,7 +368,7 @@ def listed(locks: Iterable[T]) -> list[T]:
     """Return the locks as a list.
 
     Raises:
-        TypeError: it is no collection of locks, but one lock or a client.
+        TypeError: it is not a collection of locks, but one lock or a client.
     """
     try:
         return list(locks)
@@ -392,8 +392,7 @@ def restore(before: HoldDepths) -> None:
 def give_up(left: HoldDepths, errors: list[Exception]) -> EndingHolds:
     """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
 
-    Errors of signal handlers do not end this call, however many come: no later call could release the rest as a part of
-    the whole.
+    Errors of signal handlers do not end this call, however many come: no later call could release the rest together.
     """
     calls: EndingHolds = []
     insist(lambda: _give_up_each(left, calls, errors))
@@ -409,11 +408,11 @@ def _give_up_each(left: HoldDepths, calls: EndingHolds, errors: list[Exception])
             if there and hold.depth == depth and (call := core.begin_release(hold)) is not None:
                 calls.append((core, hold, call))
         except ZkConcurrentError as error:
-            # Not `Exception`: a signal handler may raise any error, and `insist` must see it.
+            # Do not catch `Exception`: a signal handler may raise any error, and `insist` must see it.
             errors.append(error)
         except RuntimeError as error:
             if hold.claimant in (None, core.identity()):
-                # No other thread is releasing the hold: the error is a signal handler's, or that of too deep a
+                # No other thread is releasing the hold, so the error comes from a signal handler, or from too deep a
                 # recursion.
                 raise
             errors.append(error)

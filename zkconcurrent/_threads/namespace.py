@@ -1,7 +1,7 @@
 """`namespace`: the names of `threading`, for one base path in ZooKeeper or for this process alone.
 
-A program uses these names, and chooses at its start which of the two it gets. Both are the same classes: the names of a
-process lie in a service of its own, in memory.
+A program uses these names, and chooses at its start whether they lie in ZooKeeper or in this process. The classes are
+the same: the names of a process lie in a service of its own, in memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class BasePath(PickledByPath):
         return self._path
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Have a listener told of all that happens below this path, of this client: see `zkconcurrent.add_listener`."""
+        """Add a listener for all events of this client below this path: see `zkconcurrent.add_listener`."""
         removes = [telling.add(listener, Session.of(client), self._path) for client in self.clients]
 
         def remove() -> None:
@@ -185,15 +185,15 @@ def namespace(
 
     `threads = namespace("local")` has the same objects without a server: they are of a service in the memory of this
     process, which begins at the first such call. Each local namespace has a path of its own there and shares nothing
-    with others, so each test makes its own. What it has stays while the program keeps the namespace, or an object of
-    it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork
-    raise `ClientError`.
+    with others, so each test makes its own. Its state lasts as long as the program keeps the namespace, or an object of
+    it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork raise
+    `ClientError`.
 
-    `threads = namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles, which all processes give
-    the same names. Together with the first part of a name these decide which ensemble has it: `7/cart` and `7/stock`
-    are on one. The hosts do not matter, so servers may come and go. The call reads a record on each ensemble, and
-    writes it if there is none, so it waits for all of them; a process with other ensembles, or with other names of
-    them, gets an error. See *Scaling* in the documentation.
+    `threads = namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles, which all processes must
+    give the same names. The names of the ensembles and the first part of an object's name decide on which ensemble it
+    lies: `7/cart` and `7/stock` are on one. The hosts do not matter, so servers may come and go. The call reads a
+    record on each ensemble, and writes it if there is none, so it waits for all of them. A process with other
+    ensembles, or with other names of them, gets an error. See *Scaling* in the documentation.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
@@ -203,7 +203,7 @@ def namespace(
         label: the same.
 
     Raises:
-        TypeError: the client is none of these, or an ensemble's name is no string.
+        TypeError: the client is none of these, or an ensemble's name is not a string.
         ValueError: the path or an option is invalid; there is no ensemble, one client is given for two, or a name is
             empty or not printable. The namespace's methods raise it if a name is invalid, or belongs to another kind
             of object.
@@ -218,25 +218,26 @@ def namespace(
 
 @public
 def add_listener(listener: Listener, client: KazooClient | None = None) -> Callable[[], None]:
-    """Have a listener told of acquires and holds, of all clients of this process or of one; return what ends that.
+    """Add a listener for the acquires and holds of this process's clients, or of one; return what removes it.
 
     The listener is called with each event. For one acquire these are `Waiting`, if it waits behind others;
     `DeadlockFound`, if it finds a deadlock; then exactly one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`,
     `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `HoldLimit`
     once, then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold
-    without an event. Only the outermost level of a re-entrant lock tells anything. A `MultiLock` tells what its
-    locks do.
+    without an event. Only the outermost level of a re-entrant lock has events. The events of a `MultiLock` are those of
+    its locks.
 
-    One owner's events at one lock come in order. The acquiring and releasing thread or task tells them in its call; an
-    interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `HoldLimit` and
-    `DeadlockFound`, and the end of a hold that no `release()` ends, come on a thread of the library, or on the owner's
-    if it goes on before that. A release is told once ZooKeeper has replied: it is `Lost` if the node was gone.
+    One owner's events at one lock come in order. The thread or task that acquires or releases calls the listener; an
+    interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `HoldLimit` and `DeadlockFound`, and
+    the end of a hold that no `release()` ends, come on a thread of the library, or on the owner's thread if that
+    continues first. The event of a release comes once ZooKeeper has replied: it is `Lost` if the node was gone.
 
-    A listener must not wait: a call of the library that would wait raises `ClientError` in it, and nothing is told of
-    what it does. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged, all are ignored.
+    A listener must not wait: a call of the library that would wait raises `ClientError` in it. The listener's own calls
+        have no events. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged; all are
+        ignored.
 
     Args:
-        listener: called with one `LockEvent`. It hears of acquires that begin from now on, and of their holds.
+        listener: called with one `LockEvent`, for the acquires that begin from now on, and for their holds.
         client: the client to listen to; all, unless given.
 
     Returns:
@@ -296,7 +297,7 @@ def _checked(clients: Mapping[str, KazooClient]) -> dict[str, KazooClient]:
 def _agree(ensembles: dict[str, KazooClient], base: str) -> None:
     """Make sure that all users of the ensembles use the same ones; see `_recipes/ensembles`.
 
-    All records are read before one is written, so a process that is refused mostly leaves nothing behind.
+    All records are read before one is written, so a process that gets an error mostly leaves nothing behind.
     """
     path = f"{base.rstrip('/')}/{RECORD}"
     for step in (has_record, write_record):
@@ -306,7 +307,7 @@ def _agree(ensembles: dict[str, KazooClient], base: str) -> None:
 
 
 def sessions_of(scope: KazooClient | BasePath | None) -> tuple[list[Session | None], str | None]:
-    """Return the sessions that metrics are of, None for all; and the path below which, None for all that there are.
+    """Return the sessions and the base path that metrics cover; None for all sessions, or all paths.
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
@@ -323,7 +324,7 @@ def base(path: str) -> str:
 
     Raises:
         TypeError: it is not a string.
-        ValueError: it is no path.
+        ValueError: it is not a path.
     """
     return "/" if path == "/" else check_path(path)
 

@@ -1,6 +1,6 @@
 """`once_per`: at most one start of a job in each period, on all machines together, whatever dies.
 
-`_recipes/once.py` decides, and tells of the mark. `zkconcurrent run --once-per` uses `Job`, too.
+`_recipes/once.py` decides which call runs, and describes the mark. `zkconcurrent run --once-per` uses `Job`, too.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class LastRun(NamedTuple):
     """The last run of a job that counts.
 
     Attributes:
-        at: when it started or, of a run `until_success`, when it had succeeded; by the clock of ZooKeeper's leader.
-        by: who ran it: its thread or task, process, host and label, in words.
+        at: when it started or, with `until_success`, when it had succeeded; by the clock of ZooKeeper's leader.
+        by: a phrase that names its thread or task, process, host and label.
     """
 
     at: datetime
@@ -80,10 +80,10 @@ class Turn(NamedTuple):
 
 
 def check_period(name: str, seconds: float) -> None:
-    """Refuse what is no length of a period.
+    """Refuse an invalid length of a period.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: it is invalid.
     """
     check_seconds(name, seconds)
     if not seconds >= 0:
@@ -101,8 +101,8 @@ class Job:
 
     Args:
         seconds: the length of a period.
-        until_success: the mark tells of the last run that has succeeded; else of the last start.
-        made: when the call was made, by `boot_clock`; now, unless given.
+        until_success: whether the mark is that of the last success; otherwise it is that of the last start.
+        made: when the call was made, by `boot_clock`; by default, now.
     """
 
     def __init__(self, seconds: float, until_success: bool, made: float | None = None) -> None:
@@ -138,14 +138,14 @@ class Job:
     def _call(
         self, core: LockCore, hold: Hold, path: str, recipe: Recipe[T], then: Callable[[T], R]
     ) -> tuple[Call, Steps[R]]:
-        # An outage that is longer than the hold may last ends it.
+        # The call ends if an outage lasts longer than the hold can.
         call = Call(core.session, path, max_outage=1.0)
 
         def steps() -> Steps[R]:
             found = None
             with suppress(OutOfReach):
                 found = yield from call.run(while_held(hold.ticket, recipe))
-            # Also if the hold was lost since: others may already be in the next period.
+            # Check this even after success: if the hold was lost meanwhile, others may already be in the next period.
             core.check(hold)
             if found is None:
                 raise core.lost_error(hold)
@@ -189,18 +189,18 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
 
     Call the decorated function, or enter the block, wherever and whenever the job is due: the first call of a period
     runs it, and all others skip it. A decorated function that skips returns None. `with once_per(...) as turn:` gives
-    the `Turn`, which is true if the job is to run, and tells when and by whom it last ran. The calls queue for the
-    lock at `path`, so a job never runs twice at a time.
+    the `Turn`, which is true if the job is to run, and has the time and the author of the last run. The calls queue for
+    the lock at `path`, so a job never runs twice at a time.
 
-    The periods are those in which the calls are made, not those in which the job starts. A call skips if the call that
-    ran last was made less than `seconds` before it, or started the job only after this one was made. Say somewhat less
-    than the time between two calls, as these jitter. Only the clock of ZooKeeper's leader counts. It makes no
-    difference how long a call waits, and whether its session expires meanwhile.
+    A period counts from the time when a call was made, not from the time when the job started. A call skips if the call
+    that ran last was made less than `seconds` before it, or started the job only after this one was made. Make
+    `seconds` somewhat less than the time between two calls, as that varies. Only the clock of ZooKeeper's leader
+    counts. It makes no difference how long a call waits, or whether its session expires meanwhile.
 
     The mark of a start is written before the job starts, while the lock is surely held. A job that raises an exception,
-    or whose process dies, is not made up for until the next period. With `until_success` a run counts only once its job
-    has returned, and the mark is written then: until one has, each next call runs the job, whether the last one raised,
-    died or lost the lock.
+    or whose process dies, does not run again until the next period. With `until_success`, a run counts only once its
+    job has returned, and the mark is written then. Until a job has returned, each next call runs it, whether the last
+    one raised, died or lost the lock.
 
     `zkconcurrent run --once-per` has the same lock and the same mark. Paths may have fields, which a function's
     arguments fill, as with `synchronized`: then each path has periods of its own. Generator functions and async
@@ -222,10 +222,10 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
         path: the path of the job: absolute for a client, relative for a namespace.
         seconds: the length of a period; 0 excludes only calls that wait while the job runs, and infinity all later
             ones.
-        until_success: whether only runs count that have succeeded.
+        until_success: whether only successful runs count.
 
     Raises:
-        TypeError, ValueError: as `synchronized`; or `seconds` is no number, or negative.
+        TypeError, ValueError: as `synchronized`; or `seconds` is not a number, or is negative.
         LockLostError: on a call, or at either end of a block: the lock was lost. If that was before the job started,
             this call will not start it; its mark may have been written.
         RefusedError: ZooKeeper refuses the mark to this client: it must read, create and write it.
@@ -239,7 +239,7 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
         super().__init__(where, path, seconds, until_success=until_success)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:  # type: ignore[override]
-        """Return the function, which then runs if it is its turn, and else returns None."""
+        """Return a function that runs the job if it is the call's turn, and otherwise returns None."""
         return self._decorate(function)  # type: ignore[no-any-return]
 
     def _lock(self, arguments: KwArgs) -> AbstractContextManager[Turn]:
@@ -261,7 +261,7 @@ def _run(block: AbstractContextManager[Turn], function: Function, args: Args, kw
     """Call a function if it is its turn."""
     with block as turn:
         result = function(*args, **kwargs) if turn else None
-        # With `until_success`, this is no success.
+        # With `until_success`, this does not count as a success.
         if inspect.iscoroutine(result):
             result.close()
         if inspect.iscoroutine(result) or inspect.isasyncgen(result) or isinstance(result, RUNS_LATER):

@@ -91,7 +91,7 @@ class Queue(QueueBase[T]):
         return self._ask(lambda snapshot: snapshot.closed)
 
     def task_done(self) -> None:
-        """Mark one item that `get()` has returned as done; `join()` waits until all are.
+        """Mark one item that `get()` has returned as done; `join()` waits until all items are done.
 
         Items that this client took in an earlier session and has not marked yet come first.
 
@@ -99,7 +99,7 @@ class Queue(QueueBase[T]):
             ValueError: all items that this process has taken are done.
             ClientError: the client can't be used here.
         """
-        # In a forked child, the parent's items would count as items of an earlier session.
+        # Without this check, a forked child would count its parent's items as those of an earlier session.
         self._session.check_not_forked(self._path)
         item_call = self._item_call("count")
         state = self._path_state

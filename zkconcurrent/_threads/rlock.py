@@ -51,7 +51,8 @@ class RLock(RevocableLock):
     _rule = MUTEX
     _core_type = ReentrantCore
 
-    # Whether a block counts its level itself; that of a program's own class calls its own `acquire` and `release`.
+    # Whether a block counts its level itself. A block of a program's own class calls that class's `acquire` and
+    # `release`.
     _counts = True
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -95,7 +96,7 @@ class RLock(RevocableLock):
             else:
                 super().__exit__(kind, error, traceback, **how)
         except BaseException as struck:
-            # An interrupt may have struck before the level was released, also in the call above, before its own `try`.
+            # An interrupt may have struck before the level was released, even in the call above, before its own `try`.
             if (held := self.hold_count()) and before in (None, held):
                 super().__exit__(type(struck), struck, None, **how)
             raise

@@ -7,8 +7,8 @@ number, in one `multi` that fails unless the writer's node exists. No other clie
 listing after the writer's release shows the reader in the writer's place. After a lost reply the node is found by its
 unique name, as always.
 
-A thread that reads and asks for the write lock would wait for itself, and two such threads for each other. That is
-refused at once, also in `Condition.wait()`, which asks for the write lock again.
+A thread that holds the read lock and asks for the write lock would wait for itself, and two such threads for each
+other. Such a call is refused at once, even in `Condition.wait()`, which asks for the write lock again.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class ReadWriteLock(PickledByPath):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
-        on_suspect: called so, and with the seconds for which the hold surely lasts, each time that one becomes suspect.
-        on_revoke: called so, once for each time that somebody asks a holder to let go: by `revoke()`, or by Curator's
-            `Revoker`.
+        on_suspect: called like `on_lost`, and with the seconds for which the hold surely lasts, each time that a hold
+            becomes suspect.
+        on_revoke: called like `on_lost`, once for each time that a client asks a holder to let go: by `revoke()`, or by
+            Curator's `Revoker`.
         on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of both.
 
     Raises:

@@ -48,7 +48,7 @@ class PermitCore(LockCore):
         self.bounded = bounded
 
     def size(self) -> int | None:
-        """Return how many permits there were when last seen, else the value; None if neither is known."""
+        """Return how many permits there were when last seen or, if never seen, the value; None if neither is known."""
         seen: int | None = self.path_state.last_seen
         return self.layout.value if seen is None else seen
 
@@ -117,10 +117,10 @@ class PermitCore(LockCore):
         return True
 
     def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
-        """Tell the caller that it asks for more permits than exist."""
+        """Refuse or warn of an acquire of more permits than exist."""
         if self.bounded:
             raise ValueError(f"permits must be at most value={size} at {self.path}: {permits}")
-        # With `value=0`, all permits of the semaphore are added ones, so a wait for more of them is usual.
+        # With `value=0`, all permits of the semaphore are added ones, so it is usual to wait for more of them.
         if wait and self.layout.value != 0:
             warn(
                 f"acquire() waits for {permits} permits, and the semaphore {self.path!r} has {size}: the wait ends "
@@ -158,7 +158,7 @@ class PermitCore(LockCore):
         return call, holds
 
     def _losses_of_others(self, n: int) -> list[Hold]:
-        """Return lost permits that the block of a generator may mean, if another thread has acquired them."""
+        """Return lost permits of other threads, if the caller's release, in a generator, may be meant for them."""
         me, lost = self.identity(), [hold for hold in self.all() if not hold.alive]
         if not lost or any(hold.owner == me for hold in lost) or not in_generator():
             return []
@@ -274,7 +274,7 @@ class Semaphore(LockBase):
 
         A call that waits for more permits than exist, added ones included, issues a RuntimeWarning: the wait can only
         end when a client adds permits. There is no warning if no permits exist at all, or with `value=0`: all permits
-        of such a semaphore are added ones. That of a `BoundedSemaphore` raises ValueError instead of the warning.
+        of such a semaphore are added ones. A `BoundedSemaphore` raises ValueError instead of the warning.
 
         Args:
             blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all
@@ -313,8 +313,8 @@ class Semaphore(LockBase):
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
 
-        If `n` is more than this process holds, the call adds the rest as new permits for all processes; that of a
-        `BoundedSemaphore` raises ValueError, and changes nothing.
+        If `n` is more than this process holds, the call adds the rest as new permits for all processes. A
+        `BoundedSemaphore` raises ValueError instead, and changes nothing.
 
         If ZooKeeper is out of reach and the call adds no permit, it returns, and the permits become free after the
         reconnect.
@@ -360,8 +360,8 @@ class Semaphore(LockBase):
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
 
-        Processes that wait for permits learn of the new number at once, all others with their next call. From now on
-        the `value` that a client was given no longer counts, so a client with another value continues to work.
+        Processes that wait for permits see the new number at once, all others with their next call. From now on the
+        `value` that a client was given no longer counts, so a client with another value continues to work.
 
         If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
         With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on

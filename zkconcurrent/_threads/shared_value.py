@@ -112,8 +112,8 @@ class SharedValue(BaseValue, Generic[T]):
     def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
         """Set the value if no client has written since `get` returned the expected one; return whether it was set.
 
-        Where the data do not tell whether two values are equal, their `==` does. Another thread of the client may call
-        it, as it makes the change together with its own, so it must not wait for the caller.
+        If the data do not show whether two values are equal, their `==` decides. Another thread of the client may call
+        `==`, as threads make their changes together, so `==` must not wait for the caller.
 
         Args:
             expected: what `get`, `watch` or another read has returned, with its version.
@@ -126,7 +126,7 @@ class SharedValue(BaseValue, Generic[T]):
         if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
             raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
         (old, wanted), new = expected, self._encode(value)
-        # The codec is called on this thread, as it may take a lock that this thread has: another may apply the change.
+        # Call the codec here, as it may take a lock that this thread has: another thread may apply the change.
         same_data: list[bytes] = []
         # If the codec refuses the value, no data were made from it.
         with suppress(TypeError, ValueError):
@@ -195,7 +195,7 @@ class SharedValue(BaseValue, Generic[T]):
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            Exception: of the iterator: as `wait_for`.
+            Exception: from the iterator, as `wait_for`.
         """
         self._until(timeout)
         return self._watching(timeout)

@@ -1,11 +1,12 @@
 """`synchronized`: each call of a function holds a lock, at a path made from the call's arguments.
 
-`_arguments/template.py` makes the path. Here the lock is put around the calls of functions of each kind: plain ones and
-generator functions, methods, partials and proxies of others.
+`_arguments/template.py` makes the path. This module puts the lock around the calls of functions of each kind: plain
+functions and generator functions, methods, partials, and proxies of other packages.
 
 cloudpickle (of joblib, dask, Ray and Spark) pickles the functions of `__main__` by value: it reads an object's code,
-defaults and closure, and makes a function of them. Of a proxy it would read those of the function behind, and lose the
-lock without an error. So all that it can read belongs to a function whose closure has the lock: see `DecoratedCalls`.
+defaults and closure, and makes a function of them. From a proxy it would read those of the wrapped function, and lose
+the lock without an error. So everything that it can read here belongs to a function whose closure has the lock: see
+`DecoratedCalls`.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ Where: TypeAlias = KazooClient | Namespace | Callable[[], KazooClient | Namespac
 class DecoratedCalls:
     """The calls of one decorated function, each with its lock held.
 
-    A function that is pickled by value has this in its closure, so that its lock goes along, or an error comes.
+    A function that is pickled by value has this in its closure: either the lock is pickled with it, or pickling raises
+    an error.
 
     Attributes:
         by: the decorator.
@@ -106,10 +108,10 @@ class LockedBy(ABC):
     Attributes:
         _namespace: the class of namespaces.
         _rlock: the class of the locks at paths.
-        _lock_kind: the class of all that can be held.
+        _lock_kind: the class of the locks that it takes.
         _caller: returns the caller: its thread or its task.
-        _keeps_blocks: whether the end of a block needs what its own beginning has made. It does where a function gives
-            each block, and each thread or task, another client.
+        _keeps_blocks: whether the end of a block needs the lock that its own beginning has made. This is so if a
+            function may return another client for each block.
     """
 
     _namespace: type[Any]
@@ -121,7 +123,7 @@ class LockedBy(ABC):
     def __init__(self, where: Any, path: str | None = None) -> None:
         self._where: Any = where
         self._path = path
-        # The locks of blocks, where each block keeps its own, by the thread or task; the innermost last.
+        # The locks of blocks that keep their own, by thread or task; the innermost last.
         self._blocks: dict[int, list[Any]] = {}
         if path is None:
             if not isinstance(where, self._lock_kind):
@@ -136,7 +138,7 @@ class LockedBy(ABC):
             check_callable("the function that returns a client", where)
             self._keeps_blocks = True
         self._template = Template(path)
-        # Any text would do that is valid in a path; this one is what an error is to show.
+        # Any text that is valid in a path would do; errors show this one.
         example = self._template.fill(lambda field: f"{{{field.argument}}}")
         is_namespace = isinstance(where, self._namespace)
         if isinstance(where, KazooClient) or (path.startswith("/") and not is_namespace):
@@ -176,11 +178,11 @@ class LockedBy(ABC):
         return where.RLock(path) if isinstance(where, self._namespace) else self._rlock(where, path)
 
     def _begin_block(self) -> Any:
-        """Return the lock of a block; a block that does not begin ends by `_end_block`, too."""
+        """Return the lock of a block. If the block does not begin, call `_end_block`, too."""
         if self._template.arguments:
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
         lock = self._lock({})
-        # Either keeps a reference, as a lock is dropped with its last object.
+        # Both keep a reference to the lock: it is released when its last object is collected.
         if self._keeps_blocks:
             self._blocks.setdefault(self._caller(), []).append(lock)
         else:
@@ -203,7 +205,7 @@ class LockedBy(ABC):
         return self._decorate(function)  # type: ignore[no-any-return]
 
     def _decorate(self, function: Any) -> Any:
-        # A proxy of one of these, or a subclass, is not taken apart, but wrapped below as it is.
+        # A proxy or a subclass of one of these is not taken apart: it is wrapped below as it is.
         if type(function) in (classmethod, staticmethod):
             return type(function)(self._decorate(function.__func__))
         if type(function) is MethodType:
@@ -214,15 +216,16 @@ class LockedBy(ABC):
             raise TypeError(f"{type(self).__name__} is for functions and methods, not for {function!r}")
         calls = DecoratedCalls(self, inner)
         if self._template.arguments:
-            # Not of others: a built-in function may have no signature.
+            # Only then: a built-in function may have no signature.
             self._template.check(name_of(inner), calls.signature.parameters)
         if not isinstance(function, FunctionType):
-            # A partial, say, or an object with `__call__`.
+            # For example a partial, or an object with `__call__`.
             return SynchronizedFunction(function, calls)
         plain: Any = functools.wraps(function)(calls.kind.make(calls))
         if type(function) is FunctionType and not plain.__code__.co_flags & _LATER:
             return plain
-        # A proxy makes the path at the call, not at the first step; and it binds the proxies of others as they expect.
+        # A proxy makes the path at the call, not at the first step, and it binds the proxies of other packages as they
+        # expect.
         return SynchronizedFunction(function, calls, plain)
 
     @abstractmethod
@@ -263,7 +266,7 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds an existing
     lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
 
-    A value must be a scalar, as its text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
+    A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
     datetime or Decimal. Equal values of one type give the same path: a Decimal counts without trailing zeros, an aware
     datetime in UTC. `True` and `1` are two paths; `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
     StrEnum is the number or the text that it equals. An object of a subclass counts as its base type, however it is
@@ -333,7 +336,7 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
 
 
 def _of_plain(name: str) -> Any:
-    """Return a property of `SynchronizedFunction` that is that attribute of its plain function."""
+    """Return a property of `SynchronizedFunction` that reads that attribute of its plain function."""
 
     def found(self: Any) -> Any:
         return getattr(self._self_plain or self.__wrapped__, name)
@@ -349,7 +352,7 @@ class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type
 
     @property
     def __func__(self) -> Any:
-        """The function in the class: decorated, as a bare method's is the one that its class shows."""
+        """The decorated function in the class, as `__func__` of a plain method is the function in its class."""
         return self._self_parent
 
     def __deepcopy__(self, memo: object = None) -> SynchronizedMethod:
@@ -361,7 +364,7 @@ class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
     """A decorated function that is a proxy; pickled by its name, which another process resolves to its own.
 
-    If it is pickled by value, `plain` is.
+    Pickled by value, it becomes its `plain` function.
     """
 
     __bound_function_wrapper__ = SynchronizedMethod
@@ -387,7 +390,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bound = super().__get__(instance, owner)
-        # An unbound function is the decorated one itself, as a plain function is in its class.
+        # Read from its class, it is this object itself, as a plain function is.
         return self if isinstance(bound, FunctionType) else bound
 
     def __reduce_ex__(self, protocol: object) -> Any:
@@ -400,7 +403,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
 
 def name_of(function: Function) -> str:
-    """Return how messages name a function."""
+    """Return the name of a function for messages."""
     return getattr(function, "__qualname__", repr(function))
 
 
@@ -436,7 +439,8 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
         levels = Levels(lock)
         try:
             step = functools.partial(next, generator)
-            # Not `yield from`: it closes the inner generator without a frame of this one, so without `levels`.
+            # Do not use `yield from`: it closes the inner generator without a frame of this one, and so without
+            # `levels`.
             while True:
                 try:
                     value = step()
@@ -476,5 +480,5 @@ _ASYNC = (
 
 _FUNCTION = Kind(_call, plain_function)
 _GENERATOR = Kind(_iterate, _generator)
-# A call of a function with one of these flags runs nothing of its body.
+# A call of a function with one of these flags does not run its body.
 _LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

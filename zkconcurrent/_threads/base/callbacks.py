@@ -1,6 +1,6 @@
 """The callbacks of a lock: `on_lost` and `on_suspect`, each call on a thread of its own.
 
-They may do anything, and take long. The keeper, which sends the heartbeat, only has their threads started.
+A callback may do anything, and take long. The keeper, which sends the heartbeat, only has its thread started.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .primitive import OnLost, OnSuspect
 
 
 class Callbacks:
-    """A lock, or several as one, whose user may want to know of a loss, and that one may come.
+    """A lock, or several as one, that calls its user's functions when a hold is lost or becomes suspect.
 
     Attributes:
         _on_lost: the user's function to call at each loss.
@@ -28,7 +28,7 @@ class Callbacks:
     _session: Session
 
     def _watch(self, sessions: Iterable[Session]) -> None:
-        """Have the keepers of these sessions look whether a hold has become suspect, if the user wants to know."""
+        """If there is an `on_suspect`, have the keepers of these sessions check whether a hold has become suspect."""
         if self._on_suspect is not None:
             for session in sessions:
                 session.teller.wary.add(self)
@@ -37,7 +37,7 @@ class Callbacks:
     def _outlook(self) -> tuple[bool, float]:
         """Return whether this process's newest hold is suspect, and for how many seconds it surely lasts.
 
-        Any thread may ask, also one that is no owner.
+        Any thread may call this, even one that owns nothing.
         """
 
     def _look_for_doubt(self) -> None:
@@ -48,7 +48,7 @@ class Callbacks:
 
     def _start_on_suspect(self) -> None:
         if (on_suspect := self._on_suspect) is not None:
-            # The thread may be long in coming, and the seconds are counted from its call.
+            # The thread may start late, so it counts the seconds when it calls.
             self._start("on_suspect", lambda: on_suspect(self, self._outlook()[1]))
 
     def _start_on_lost(self) -> None:

@@ -17,14 +17,14 @@ _WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left
 
 
 def waits(calls: Iterable[Call], target: object) -> list[Resumable]:
-    """Return the waits for the target that were not cancelled yet."""
+    """Return the waits for the target that are not cancelled yet."""
     return list({id(call.whole): call.whole for call in calls if target in call.whole.waits_for}.values())
 
 
 def cancel_waits(calls: Iterable[Call], target: object) -> int:
     """End the waits for the target; return how many there were.
 
-    Any thread may call this, also in a signal handler. The call never waits.
+    Any thread may call this, even in a signal handler. The call never waits.
     """
     ended = 0
     for call in waits(calls, target):

@@ -111,7 +111,7 @@ class ElectionState(PathState):
                 if not self.stands:
                     before, self.candidacy = self.candidacy, begun
                     if before is not None:
-                        # If it goes on, a signal handler has begun it since this thread looked.
+                        # If the candidacy goes on, a signal handler has begun it since the check above.
                         before.withdraw()
             self.start()
         except BaseException:
@@ -207,7 +207,7 @@ class Candidacy:
         self._run(call, core.acquire_steps(call, True, None, owner, 1))
         hold = core.mine()
         if hold is None:
-            # The hold was forgotten in a forked child, or has ended at the interpreter's exit.
+            # The hold has ended at the interpreter's exit, or this is a forked child, which has forgotten it.
             return
         try:
             with core.session.lock:
@@ -225,7 +225,7 @@ class Candidacy:
                     self._run(ending, core.released(ending, hold))
 
     def _run(self, call: Call, steps: Steps[T]) -> T:
-        # The event is here before the call sleeps, so a withdrawal ends even the first sleep.
+        # The event exists before the call sleeps, so a withdrawal ends even the first sleep.
         self._event = call.session.link.sleep_event()
         return wait(call, steps, self._event)
 
@@ -392,7 +392,7 @@ class LeaderLock(LockBase):
         return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
 
     def candidate(self, leader: Leader) -> Candidate | None:
-        """Return a leader as the program sees it."""
+        """Return the `Candidate` of a leader."""
         return None if leader is None else Candidate.of(self._path, *leader)
 
     # -- the candidacy -------------------------------------------------------------------------------------------
@@ -481,8 +481,8 @@ class LeaderLock(LockBase):
                 with session.lock:
                     hold.loss.tell()
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
-                # The candidacy's thread may need this thread of kazoo; or this call is that of a finalizer on the
-                # candidacy's own thread, which goes on only when the call returns.
+                # Do not wait here: the candidacy's thread may need this thread, which is one of kazoo's; or a finalizer
+                # makes this call on the candidacy's own thread, which continues only when the call returns.
                 return
             until = session.now() + session.reply_patience
             while candidacy.thread is not None and not candidacy.over and (left := until - session.now()) > 0:

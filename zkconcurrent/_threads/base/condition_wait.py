@@ -15,7 +15,7 @@ from ..._runtime.waiting import Steps, outlast
 from .lock_core import LockCore
 from .node_data import node_data
 
-# An interrupted wait waits for so long while ZooKeeper is out of reach.
+# How long an interrupted wait waits while ZooKeeper is out of reach.
 MAX_OUTAGE = 1 / 3  # of the session timeout
 
 
@@ -68,7 +68,7 @@ class ConditionWait:
         return True
 
     def end(self) -> bool:
-        """End the wait; return whether the hold was released and must be acquired again. A second call changes nothing.
+        """End the wait; return whether the lock was released and must be acquired again. A second call changes nothing.
 
         Never waits.
         """
@@ -96,7 +96,7 @@ class ConditionWait:
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.
-            Exception: it has struck too often: it is no interrupt.
+            Exception: it has struck so often that it can't be an interrupt.
         """
         lock, hold = self._lock, self.hold
         session = lock.session
@@ -107,7 +107,7 @@ class ConditionWait:
             nonlocal late, max_outage
             late = error
             if not isinstance(error, Exception):
-                # The limit counts from now on, also for the sleep that the interrupt has struck.
+                # From now on the limit counts, even for the sleep that the interrupt has struck.
                 call.max_outage = max_outage = MAX_OUTAGE
 
         while True:

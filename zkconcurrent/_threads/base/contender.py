@@ -1,4 +1,4 @@
-"""A contender: what a node in a queue tells of the thread that created it, in our words or in a stranger's."""
+"""A contender: what a node in a queue says about the thread that created it, in this library's format or another's."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Contender(NamedTuple):
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
         owner: the owner's name, if it holds or waits for a `DetachedLock`.
-        by: the thread or task that created the node, in letters that no other one of any process has. With
-            `fair=False`, it may have handed the node on to another one of its process; the client that holds tells of
-            that one, in `thread`, too.
-        timeout: for how many seconds it waits at most; None: for ever, or the node's data do not tell.
-        holds: what its thread held when it queued, as far as no other thread can release it: the full paths, with the
+        by: a string that identifies the thread or task that created the node: no other one of any process has it. With
+            `fair=False`, that thread may have handed the node on to another one of its process; on the client that
+            holds, this and `thread` are those of the other.
+        timeout: for how many seconds it waits at most; None if it waits forever, or the node's data do not say.
+        holds: what its thread held when it queued, without what other threads can release: the full paths, with the
             unique part of each node's name; at most 16.
-        revoked: somebody has asked it to let go. The request has taken the place of the node's data, so the other
-            fields that are read from these are None.
+        revoked: a client has asked it to let go. The request has replaced the node's data, so all fields that are read
+            from the data are None.
         label: the `label` of its lock, if it has one.
         first_seen_holding: when this client first saw it hold, by this machine's clock, as long as the client keeps an
             object of that path. Its hold began then or earlier: the node does not show when. For a hold of this client,

@@ -1,6 +1,7 @@
 """The handle of one hold, for all who work for it: on any thread, and whoever holds the lock later.
 
-`lock.fencing_token` and its like are about the caller's hold, or else this process's newest. A handle is about its own.
+`lock.fencing_token` and the like refer to the caller's hold or, if it has none, to this process's newest. A handle
+always refers to its own hold.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -
     """Make a transaction commit only while a hold lives, which `held` returns; return the transaction.
 
     Raises:
-        TypeError: it is no kazoo `TransactionRequest`.
+        TypeError: it is not a kazoo `TransactionRequest`.
         ValueError: its client has another chroot, so it can't see the hold's node.
     """
     if not isinstance(transaction, TransactionRequest):
@@ -55,15 +56,15 @@ def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -
 class BaseHeld:
     """What the handles of threads and of tasks share."""
 
-    # `Any`: the machinery is no part of the public types.
+    # `Any`, as the machinery does not belong to the public types.
     def __init__(self, core: Any, hold: Hold, *, is_part: bool = False) -> None:
         self._core: LockCore = core
         self._hold: Hold = hold
         # The block holds several locks, and releases them together.
         self._is_part: bool = is_part
-        # The ticket may be handed on, and is then another hold's.
+        # Kept here, as the ticket may be handed on to another hold.
         self._since: datetime = ago(core.session.clock() - hold.ticket.granted)
-        # The depth at which a release has begun that is not noted yet.
+        # The depth at which a release began that is not recorded yet.
         self._before: int = 0
         self._noted: bool = False
 
@@ -111,18 +112,18 @@ class BaseHeld:
         try:
             return core.begin_release(hold)
         finally:
-            # A signal handler may have released it in between.
+            # A signal handler may have released the hold in between.
             self._noted = self._noted or self._is_less_than(before)
             self._before = 0
 
     @property
     def _released(self) -> bool:
         """Whether its level was released by this handle, so that the end of its block has nothing to do."""
-        # R3: an interrupt may have kept the release from noting it.
+        # R3: an interrupt may have kept the release from being recorded.
         return self._noted or self._is_less_than(self._before)
 
     def _is_less_than(self, depth: int) -> bool:
-        """Return whether the hold has fewer levels than `depth`, or has ended; False if that is 0."""
+        """Return whether the hold has fewer levels than `depth`, or has ended; False if `depth` is 0."""
         return depth > 0 and (self._hold.depth < depth or not self._core.path_state.has(self._hold))
 
     def __repr__(self) -> str:
@@ -152,16 +153,16 @@ class HeldByThread(BaseHeld):
 class Held(HeldByThread):
     """One hold of a lock, or of a permit, as `with lock.hold() as held` gives it. Any thread may use it.
 
-    A condition's wait in the block ends the hold. Of the one that follows, the lock tells, and the end of the block
-    releases it. The end of a semaphore's block gives back the thread's newest permit, so the blocks of one thread
-    should end in the reverse order.
+    A condition's wait in the block ends the hold, and this handle with it. The wait returns with a new hold: ask the
+    lock for it. The end of the block releases it. The end of a semaphore's block gives back the thread's newest permit,
+    so end the blocks of one thread in the reverse order.
     """
 
     def release(self) -> None:
         """Release the hold before its block ends, on the block's own thread; the end of the block then does nothing.
 
-        Of a re-entrant lock, this releases the level of the block. Errors are those of the lock's `release`, which a
-        subclass may replace: this does not call it.
+        For a re-entrant lock, this releases the level of the block. Errors are those of the lock's `release`. A
+        `release` that a subclass defines is not called.
 
         Raises:
             RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.

@@ -68,7 +68,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
             blocking: whether to wait. If False, the block makes one attempt.
 
         Raises:
-            TimeoutError: the lock was not acquired in time; the error names the holder, if ZooKeeper tells it soon. The
+            TimeoutError: the lock was not acquired in time; the error names the holder, if ZooKeeper replies soon. The
                 start of the block raises this, as it raises all errors of `acquire`.
             LockLostError: the hold was lost. The end of the block raises this.
         """
@@ -84,7 +84,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
 
     @abstractmethod
     def hold_count(self) -> int:
-        """Return how many acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
+        """Return how many of the caller's acquires are not released yet; 0 if it holds nothing, or its hold is lost."""
 
     @abstractmethod
     def _handle(self) -> H:
@@ -92,7 +92,8 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
 
     def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire as `acquire` does, for a block: its own thread or task releases, at its end."""
-        # Without `*`: behind such a call CPython runs signal handlers, and an interrupt there would leave the hold.
+        # Do not pass the arguments by `*`: CPython runs signal handlers right after such a call, and an interrupt there
+        # would leave the hold.
         if timeout is not None:
             return self.acquire(blocking, timeout)
         return self.acquire() if blocking else self.acquire(False)
@@ -119,17 +120,17 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
             raise
 
     def _levels_held(self) -> int:
-        """Return `hold_count()`; a lost hold may count."""
+        """Return `hold_count()`. Unlike there, a lost hold may count."""
         return self.hold_count()
 
     def _not_acquired(self, timeout: float | None, since: float) -> TimeoutError:
         """Return the error of a block that does not run, because its lock was not acquired in time.
 
-        It names the holder, if ZooKeeper tells in the time that a clean-up may take, too.
+        The error names the holder, if ZooKeeper replies within the time that a clean-up may take.
 
         Args:
             timeout: the block's timeout; 0 if it made one attempt.
-            since: when it began.
+            since: when the acquire began.
         """
         calls = Calls(self._session)
         until = (since + timeout if timeout else self._session.now()) + CLEAN_UP_PATIENCE
@@ -140,7 +141,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
         with suppress(ZkConcurrentError):
             for core in self._lock_cores():
                 call = calls.add(Call(core.session, core.path))
-                # Without the patience for first replies that an acquire has.
+                # Unlike an acquire, this does not wait past the deadline for first replies.
                 _, holder = (yield from call.run(core.head(), until, -math.inf)) or (0, None)
                 if holder is not None:
                     where = f"{core.path}, held by {holder.whole_name()}"
@@ -166,7 +167,8 @@ class Holding(Generic[H]):
             self._unused.pop()  # R4: by one thread
         except IndexError:
             raise RuntimeError("a hold() is for one block: call hold() again for the next") from None
-        # Where the lock is held already, `acquire` checks no depth, but the end of the block needs so many frames.
+        # `acquire` does not check the stack's depth if the lock is held already, but the end of the block needs these
+        # frames.
         check_depth(FRAMES_OF_END)
         since, before = lock._session.now(), lock.hold_count()
         try:
@@ -209,7 +211,7 @@ class QueuedPrimitive(Primitive):
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
-        # All objects of one client and path must find the same dictionary of holds.
+        # The objects of one client and path share one dictionary of holds.
         with self._session.lock:
             self._lock_core = self._new_core()
 
@@ -295,9 +297,9 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks of this client for the lock: each gets a `WaitCancelledError`.
 
-        Waits with a timeout end, too. An `acquire` that makes one attempt does not end. Nor does a condition's wait, as
-        it must hold the lock again before it returns. An `acquire` that is granted at the same moment may return True.
-        An `acquire` that begins later waits as usual. The call affects no holds.
+        Waits with a timeout end, too. An `acquire` that makes one attempt does not end. A condition's wait does not end
+        either, as it must hold the lock again before it returns. An `acquire` that is granted at the same moment may
+        return True. An `acquire` that begins later waits as usual. The call affects no holds.
 
         The call never waits, so a signal handler may make it. Each waiting thread deletes its own node.
 
@@ -355,7 +357,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         return core.is_suspect(core.current())
 
     def remaining(self) -> float:
-        """Return for how many seconds the current hold surely lasts, even if no reply of ZooKeeper comes any more.
+        """Return for how many seconds the current hold surely lasts, even if ZooKeeper replies no longer.
 
         The heartbeat renews it. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
         """
@@ -391,5 +393,5 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
 
 
 def core_of(lock: LockBase) -> LockCore:
-    """Return the machinery of a lock, for an object that is made of locks."""
+    """Return the machinery of a lock, for an object that consists of locks."""
     return lock._lock_core

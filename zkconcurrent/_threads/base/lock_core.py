@@ -1,7 +1,7 @@
-"""`LockCore`: the machinery of a lock, for its own methods and for all that is made of locks.
+"""`LockCore`: the machinery of a lock, for its own methods and for objects that consist of locks.
 
-A `Lock` of threads and one of tasks have each a core. `MultiLock`, `Condition` and the candidacy of an election use
-cores, too. A core never waits: it returns the call to wait for, with its steps.
+A lock of threads has a core, and so has one of tasks. `MultiLock`, `Condition` and the candidacy of an election use
+cores, too. A core never waits: it returns the call to wait for, and the call's steps.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class QueueCore:
         path_state: the state that all objects of this client and path share.
         rule: the rule by which contenders hold and wait.
         queue_key: equal for all objects whose threads wait in one queue.
-        label: what the program calls it, or the use that it makes of it; None if it says nothing.
-        on_deadlock: what a deadlock across processes does to a wait.
+        label: the program's name for it, or for its use; None if there is none.
+        on_deadlock: what happens to a wait that is part of a deadlock across processes.
     """
 
     label: str | None = None
@@ -86,7 +86,7 @@ class QueueCore:
     def told_steps(
         self, call: Call, wait: bool, owner: int, steps: Steps[bool], granted: Callable[[Story], object] | None = None
     ) -> Steps[bool]:
-        """Return the steps of an acquire that also tell the listeners of it, if there are any.
+        """Return the steps of an acquire; if there are listeners, the steps also report the acquire to them.
 
         Args:
             call: the call.
@@ -102,11 +102,11 @@ class QueueCore:
         return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
-        """Note that a call of this owner waits here: if it lasts long, the log tells of it."""
+        """Note that a call of this owner waits here: a long wait is logged."""
         call.long_wait = self, owner, self.session.now(), deadline
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
-        """Log who holds what calls of these owners wait for, the longest for `waited` seconds."""
+        """Log which owner holds the lock for which these owners wait, the longest for `waited` seconds."""
         call = Call(self.session, self.path)
         by = None
         try:
@@ -121,7 +121,7 @@ class QueueCore:
                 if first is not None:
                     by = first.by
                     since = f"queued since {in_words(first.queued)}"
-                    # A node shows when it queued; only the client that holds knows when the hold began.
+                    # A node shows when it queued. Only the client that holds knows when the hold began.
                     if (own := self._own_holds().get(first.node)) is not None:
                         since = f"held since {in_words(ago(self.session.clock() - own.ticket.granted))}"
                     state = f"held by {first.whole_name()}, {since}; {state}"
@@ -183,7 +183,7 @@ class QueueCore:
         return noted
 
     def _present(self, holder: Contender) -> Contender:
-        """Return a holder, with the present thread if a thread of this client has handed its node on."""
+        """Return a holder; if a thread of this client has handed its node on, name the thread that has it now."""
         hold = None if self.path_state.handoff is None else self._own_holds().get(holder.node)
         if hold is None or label(hold.owner) == holder.by:
             return holder
@@ -231,15 +231,15 @@ class LockCore(QueueCore):
         return self.path_state.newest(self.rule.role)
 
     def releasable(self) -> Hold | None:
-        """Return the hold that `release` and the extras apply to."""
+        """Return the hold to which `release` and the extras apply."""
         return self.mine() or self.newest()
 
     def current(self) -> Hold | None:
-        """Return the hold of which a query tells: the caller's own or, if there is none, the newest of this process."""
+        """Return the hold to which queries refer: the caller's own or, if there is none, this process's newest."""
         return (None if owns_nothing(self.identity) else self.releasable()) or self.newest()
 
     def left(self, hold: Hold | None) -> float:
-        """Return for how many seconds a hold surely lasts; 0 if there is none, or it is the parent's of a fork."""
+        """Return for how many seconds a hold surely lasts; 0 if there is none, or this is a forked child."""
         if hold is None or self.session.forked:
             return 0.0
         limit: Limit | None = hold.ticket.limit
@@ -255,11 +255,11 @@ class LockCore(QueueCore):
         return self.path_state.all(self.rule.role)
 
     def check(self, hold: Hold, owed: int | None = None) -> None:
-        """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.
+        """Refuse to continue with a lost hold. A hold is also lost if its lease has ended by this client's clock.
 
         Args:
             hold: the hold.
-            owed: how many levels the caller has yet to settle if it is lost; all, unless given.
+            owed: how many levels the caller still has to settle if the hold is lost; all, unless given.
 
         Raises:
             LockLostError: the hold is lost.
@@ -273,7 +273,7 @@ class LockCore(QueueCore):
         return lost_error(hold, owed)
 
     def check_lasts(self, hold: Hold) -> Hold:
-        """Return a hold that goes on, whoever asks.
+        """Return a hold, if it has not ended. Unlike `check`, any thread may call this.
 
         Raises:
             LockLostError: it was lost.
@@ -287,15 +287,15 @@ class LockCore(QueueCore):
         return hold
 
     def why_over(self, hold: Hold) -> Exception | None:
-        """Return why a hold is over; None if it goes on."""
-        # A ticket that was handed on is another hold's.
+        """Return the error that says why a hold has ended; None if it has not."""
+        # A ticket that was handed on belongs to another hold.
         there = self.path_state.has(hold)
         if hold.ticket.state is State.LOST and (there or hold.loss.told):
             return self.lost_error(hold)
         return None if there and hold.alive else RuntimeError(self.over.format(self.path))
 
     def must_hold(self) -> Hold:
-        """Return the hold that the extras apply to.
+        """Return the hold to which the extras apply.
 
         Raises:
             LockLostError: the hold is lost.
@@ -309,7 +309,7 @@ class LockCore(QueueCore):
         return hold
 
     def why_not_held(self, why: str) -> str:
-        """Return why the caller has no hold to use, in `threading`'s words, and which other thread or task has one."""
+        """Return the message for a caller without a hold, which also names the thread or task that has one."""
         other = self.newest()
         if other is not None and other.alive and not ended(other.owner):
             why = f"{why} (by this thread or task; {name(other.owner)!r} has acquired it)"
@@ -376,14 +376,14 @@ class LockCore(QueueCore):
         return self.told_steps(call, wait, owner, steps)
 
     def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        """Acquire as `acquire_steps` does, but tell no listener."""
+        """Acquire as `acquire_steps` does, without a report to the listeners."""
         if wait:
             self.note_wait(call, owner, deadline)
         recipe = partial(self.recipe, call, wait, owner, deadline)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
-            # The owner holds the lock through another client. Before the hand-off opens, it may wait for itself, behind
-            # a thread that waits for its hold; only the queue tells.
+            # The owner holds the lock through another client. In the hand-off it could wait for itself, behind a thread
+            # that waits for its hold. The queue on the server would show that, the hand-off does not.
             handoff = None
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
@@ -414,7 +414,7 @@ class LockCore(QueueCore):
         return acquire(self.path, self.rule, data, self.path_check, look, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
-        """Log the tickets of a new hold, and that their numbers are about to run out."""
+        """Log the tickets of a new hold; warn if their sequence numbers are about to run out."""
         if tickets[0].late:
             log.warning(
                 "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
@@ -426,13 +426,13 @@ class LockCore(QueueCore):
     # -- to release ----------------------------------------------------------------------------------------------
 
     def hold_to_release(self) -> Hold:
-        """Return the hold that `release` applies to.
+        """Return the hold to which `release` applies.
 
         Raises:
             RuntimeError: there is none.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        # First, as no task runs in a child that has left the loop: it is no owner that could be asked for.
+        # This comes first: a forked child may run no task, and so has no owner to ask for.
         self.session.check_not_forked(self.path)
         self.session.sweep()
         hold = self._loss_of_another() or self.releasable()
@@ -444,14 +444,14 @@ class LockCore(QueueCore):
     def _loss_of_another(self) -> Hold | None:
         """Return the oldest lost hold that another thread has acquired, if the caller's release may be meant for it.
 
-        Where threads release for each other, the one that settles a loss must not end the hold that has followed.
+        Where threads release for each other, a thread that settles a loss must not end the hold that came after it.
         """
         if self.owned is not False or len(self.holds) < 2:
             return None
         mine = self.mine()
         if mine is not None and not (mine.alive and in_generator()):
             return None
-        # A hold of a block is left to its own thread.
+        # A hold that a block has acquired is left to the block's own thread.
         return next((each for each in self.all() if not (each.alive or each.owned)), None)
 
     def begin_release(self, hold: Hold) -> Call | None:
@@ -462,7 +462,7 @@ class LockCore(QueueCore):
             RuntimeError: another thread is releasing it.
         """
         if self.session.exiting and hold.ticket.state is State.DISCARDED:
-            # The exit handler has deleted the node. Take no lock here: a thread that was stopped at exit may have it.
+            # The exit handler has deleted the node. Take no lock here: a thread that the exit has stopped may have it.
             return None
         try:
             self.check(hold, hold.depth - 1)
@@ -504,7 +504,7 @@ class LockCore(QueueCore):
                     self.path_state.drop(hold)
         except BaseException:
             if self.path_state.claim(hold, owner) and self.path_state.has(hold):
-                # If the hold is alive, an interrupt came before its delete; `drop` then sends the delete.
+                # If the hold is still alive, an interrupt came before its delete: `drop` sends it.
                 self.drop(hold)
             raise
         call.settled = True
@@ -513,19 +513,19 @@ class LockCore(QueueCore):
             return call
         if story is not None:
             story.tell()
-        # The next thread of this process has the node, so no reply can tell anything about this hold.
+        # The next thread of this process has the node, so no reply will show how this hold ended.
         log.debug("released %s", hold.ticket.node)
         return None
 
     def drop(self, hold: Hold) -> None:
-        """Forget a hold; send its delete first, if it is alive; tell listeners."""
+        """Forget a hold, and report its end to the listeners. If it is alive, send its delete first."""
         story = hold.ticket.story
         self.drop_untold(hold)
         if story is not None:
             story.tell()
 
     def drop_untold(self, hold: Hold) -> None:
-        """Drop a hold as `drop` does, but tell no listener."""
+        """Drop a hold as `drop` does, without a report to the listeners."""
         with self.session.lock:
             if hold.alive and self.path_state.has(hold):
                 self.session.discard(hold.ticket)
@@ -544,7 +544,7 @@ class LockCore(QueueCore):
         log.debug("released %s", hold.ticket.node)
 
     def leave(self, hold: Hold) -> None:
-        """Leave the end of a released hold to the reply to its delete, which reports a loss that it shows."""
+        """Leave the end of a released hold to the reply to its delete; a loss that it shows is reported."""
         hold.ticket.on_change = partial(self._note_end, hold)
         # The reply may have come before.
         self._note_end(hold)

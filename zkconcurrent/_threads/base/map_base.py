@@ -57,7 +57,7 @@ class MirrorState(PathState):
 
     @property
     def current(self) -> bool:
-        """Whether reads may use the copy: it was listed on this connection, or there is no connection to list it on."""
+        """Whether reads may use the copy: it was listed on this connection, or there is no connection."""
         link, mirror = self.session.link, self.mirror
         return mirror.listed_on is link.connection or (mirror.listed and not link.connected)
 
@@ -88,7 +88,7 @@ class _Follower:
         self._steps: Steps[None] | None = None
 
     def go_on(self, session: Session, wake: Callable[[], None]) -> None:
-        """Take the steps up to the next sleep; `wake` ends the thread's sleep."""
+        """Run the steps up to the next sleep; `wake` ends the thread's sleep."""
         now = session.now
         if not self.woken and now() < self.due:
             return
@@ -124,7 +124,7 @@ class _Follower:
         self.end(session)
 
     def end(self, session: Session) -> None:
-        """Serve nothing any more; the next read begins it anew."""
+        """Stop. The next read begins the follower again."""
         mirror, self._steps = self.mirror, None
         mirror.listed, mirror.listed_on = False, NEVER
         session.stop_watching_tree(mirror.at.entries, mirror.changes)
@@ -133,7 +133,7 @@ class _Follower:
 
 
 class _Followers:
-    """The followers of one session. One thread, which runs while there are any, takes the steps of all.
+    """The followers of one session. One thread runs the steps of all of them, as long as there are any.
 
     Attributes:
         thread: the thread's number, while it runs.
@@ -146,9 +146,9 @@ class _Followers:
         self._wake: Callable[[], None] = no_wakeup
 
     def begin(self, session: Session, follower: _Follower) -> None:
-        """Begin a follower, unless it goes on; start the thread unless it runs."""
+        """Begin a follower, unless it has begun; start the thread, unless it runs."""
         if follower.runs and self._worker.idle:
-            # The thread has ended before it could end this: it had no memory left, say.
+            # The thread has ended before it could end this follower, for example because no memory was left.
             follower.end(session)
         if not follower.runs:
             follower.error = None
@@ -200,7 +200,7 @@ _followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDict
 
 
 def _drop(mirror: Mirror, dropped: deque[LeftTickets]) -> None:
-    """Finalize: only queue the work, as a finalizer may run anywhere."""
+    """Queue the work of a finalizer. Do nothing else, as it may run at any line."""
     dropped.append(LeftTickets([], [each.member for each in mirror.idle if each.member is not None]))
     mirror.close()
 
@@ -289,7 +289,7 @@ class MapBase(Primitive):
         return mirror.entries
 
     def _any_key(self) -> str | None:
-        """Return a key of the copy, at random, as all would take the same first one; None if it has none."""
+        """Return a random key of the copy, so that clients seldom compete for one; None if there is none."""
         keys = list(self._copy())
         return choices.choice(keys) if keys else None
 
@@ -346,7 +346,7 @@ class MapBase(Primitive):
         return self._await(call, steps())
 
     def _remove(self, key: object, make: Callable[[MapWrite, str], Recipe[T]], missing: T, then: Callable[[T], R]) -> R:
-        """Run a write that may remove the entry of a key. One that no entry can have has none: `then` gets `missing`.
+        """Run a write that may remove the entry of a key. `then` gets `missing` for a key that no entry can have.
 
         Raises:
             TypeError: the key is not hashable.

@@ -1,7 +1,7 @@
-"""What the nodes of this process tell: who made them and, of a waiter, what it holds meanwhile and how long it waits.
+"""The data of this process's nodes: the thread that made one; for a waiter, also its holds and its timeout.
 
-Other processes read this in `owner()` and `waiters()`, and could follow from node to node who waits for whom. A
-blocked thread acquires nothing, so what it held when it queued is never less than what it holds now.
+Other processes read the data in `owner()` and `waiters()`, and can follow from node to node which thread waits for
+which. A blocked thread acquires nothing, so it never holds more than it held when it queued.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ MOST_BYTES = 1000
 MOST_NAME = 240
 """The most bytes of JSON that a thread's name takes: a thousand nodes of one request may have it."""
 MOST_HOLDS = 16
-# How many holds are looked at, of which some may be elsewhere, or have paths that are too long.
+# How many holds are considered. Some of these may be on other servers, or have paths that are too long.
 MOST_LOOKS = 4 * MOST_HOLDS
-# What the fields besides the holds may take behind the origin.
+# The most bytes of the fields after the origin, without the holds.
 _REST = 135
-# What a hold takes besides its path, at least.
+# The least bytes of a hold, without its path.
 _PAIR = len('["", ""], ') + 32
 inherited: list[tuple[str, str]] = []
 """Holds of other processes that end only after this one: the full path, and the unique part of the node's name.
@@ -51,15 +51,15 @@ def waiter_data(
 ) -> bytes:
     """Return the data of a node that waits: those of `node_data`, `more` fields, and the following, where they apply.
 
-    * `holds`: the holds that only this owner ends, as pairs of the path and the unique part of the node's name: the
-      first few, and none on other servers;
+    * `holds`: the first few holds on the same servers that only this owner can end, as pairs of the path and the unique
+      part of the node's name;
     * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
     * `timeout`: for how many seconds it waits at most.
     """
     origin = _origin(getpid(), name(owner)[:60], owner, label) + more
     held = holds_of(owner)
     if deadline is None and not held and not inherited:
-        # The most frequent case, and each acquire passes here.
+        # This is the most frequent case, and part of each acquire.
         return b'%b, "time": %.6f}' % (origin, wall_clock())
     said: list[bytes] = [origin]
     if deadline is not None:
@@ -70,7 +70,7 @@ def waiter_data(
         room = MOST_BYTES - _REST - len(origin)
         own = (
             (each.location[0], unique(each.ticket.prefix))
-            # A thread may hold thousands of locks: to look at each takes longer than an acquire.
+            # A thread may hold thousands of locks: to consider all would take longer than an acquire.
             for each in islice(owned_by(owner), MOST_LOOKS)
             if each.location is not None and each.location[1] == servers
         )
@@ -91,9 +91,9 @@ def waiter_data(
 @lru_cache
 def _origin(pid: int, thread: str, owner: int, label: str | None) -> bytes:
     """Return the constant part of a node's data, as JSON without its closing brace."""
-    # The thread's name is cut short: a long one must not make the request too large, nor one of many escapes.
+    # The thread's name is cut, so that a long one, or one with many escapes, does not make the request too large.
     while len(json.dumps(thread)) > MOST_NAME:
         thread = thread[:-1]
     origin = json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": owner_label(owner)})[:-1]
-    # As it is, as its limit counts the bytes: escapes of six letters for one would pass it.
+    # The label is written without escapes: its limit counts bytes, and an escape takes six for one character.
     return (origin if label is None else f'{origin}, "label": {json.dumps(label, ensure_ascii=False)}').encode()

@@ -1,4 +1,4 @@
-"""A primitive: an object for one path of one client. Its calls block as `threading`'s do, and it is pickled by name."""
+"""The base of all primitives: an object for one path of one client, whose calls block, and which is pickled by name."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ..._runtime.waiting import Steps, wait
 T = TypeVar("T")
 R = TypeVar("R")
 _UNKNOWN = object()
-# A user's function that is called at each loss, with the lock; users give theirs the type of the lock that has it.
+# A user's function that is called with the lock at each loss. Users annotate its argument with the type of their lock.
 OnLost: TypeAlias = Callable[[Any], object]
-# It is called with the lock, and the seconds for which its hold surely lasts.
+# This one is called with the lock, and with the seconds for which its hold surely lasts.
 OnSuspect: TypeAlias = Callable[[Any, float], object]
 
 
@@ -38,7 +38,7 @@ class BlockingCalls:
 
     # Runs a call to its end: see `_runtime/waiting.py`. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
-    # Returns the caller, unless that is the thread or greenlet.
+    # Returns the caller; None if the caller is the thread or greenlet.
     _caller: Callable[[], int] | None = None
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
@@ -47,7 +47,7 @@ class BlockingCalls:
         if blocking and timeout:
             self._check_may_block()
         if not blocking:
-            # The call makes one attempt: the driver waits for the reply, and for nothing else.
+            # The call makes one attempt: the driver waits only for the reply.
             timeout = 0.0
         return None if timeout == -1 else self._session.now() + timeout
 
@@ -61,11 +61,11 @@ class BlockingCalls:
         return self._deadline(True, timeout)
 
     def _check_may_block(self) -> None:
-        """Warn of a wait that would stop an event loop; refuse one that would stop it forever."""
+        """Warn of a wait that would block an event loop; refuse one that would block it forever."""
         check_may_block(self._holding_tasks)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Task | None]]:
-        """Return (path, task) for each task of this process that holds a path for which an acquire would wait."""
+        """Return (path, task) for each task of this process that has a hold for which an acquire would wait."""
         return ()
 
     _session: Session
@@ -88,8 +88,8 @@ class PickledByPath(Named):
         arguments: dict[str, object] = {}
         kept = vars(self)
         for each in list(signature(type(found).__init__).parameters)[1:]:
-            # The program's own attribute comes first: the library may have one of the same name with an underscore. A
-            # property comes last: `count` of a latch asks the server.
+            # The program's own attribute comes first, as the library may have one of the same name with an underscore.
+            # A property comes last, as `count` of a latch asks the server.
             arguments[each] = kept[each] if each in kept else kept.get(f"_{each}", _UNKNOWN)
             if arguments[each] is _UNKNOWN:
                 arguments[each] = getattr(found, each, _UNKNOWN)
@@ -110,14 +110,15 @@ class PickledByPath(Named):
         )
 
     def __deepcopy__(self, memo: object = None) -> NoReturn:
-        # A copy would use another client, so a thread that holds this object would wait for itself at the copy.
+        # A copy would use another client. So a thread that holds this object would wait for itself if it acquired the
+        # copy.
         raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
 
     __copy__ = __deepcopy__
 
 
 def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iterable[object]]:
-    """Return the function that opens such a client in another process, and its arguments.
+    """Return the function that opens this client in another process, and its arguments.
 
     Raises:
         ValueError: another process could not, or should not, open it; the error says why.
@@ -137,11 +138,10 @@ def _made_again(
     given: dict[str, object],
     path: str,
 ) -> object:
-    """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others.
+    """Make an unpickled object: `takes` names the arguments that get the client, `given` has all others.
 
     Raises:
-        TypeError: the class of a program makes another path of its argument `path`, so the two objects would share
-            nothing.
+        TypeError: the program's own class changes the path that it is given, so the two objects would not share a path.
     """
     made: Any = kind(**dict.fromkeys(takes, opens(*name)), **given)
     if made.path != path:
@@ -210,7 +210,7 @@ class Primitive(PickledByPath, BlockingCalls):
         return self._run(recipe, noted, deadline, late=False)
 
     def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
-        """As `_run_and_note`, for a recipe that only reads: another call may have noted a newer value meanwhile."""
+        """Run a recipe as `_run_and_note` does, if it only reads: another call may note a newer value meanwhile."""
         began = self._path_state.notes
 
         def looked(result: T) -> R:
@@ -224,7 +224,7 @@ class Primitive(PickledByPath, BlockingCalls):
         """Refuse a `destroy` that has found users; otherwise forget what was last seen.
 
         Raises:
-            RuntimeError: there are any; the error names them.
+            RuntimeError: the primitive is in use; the error names the users.
         """
         if using:
             raise RuntimeError(
@@ -241,7 +241,7 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
     """Refuse the arguments that `threading` refuses; errors call the timeout by `name`.
 
     Raises:
-        TypeError: the timeout is no number, such as None, with which kazoo's locks wait forever.
+        TypeError: the timeout is not a number, such as None, with which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
@@ -259,7 +259,7 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
 
 
 def kind_of(value: object) -> str:
-    """Return how messages name the type of an object: with its module, so that twins differ."""
+    """Return the name of an object's type for messages: with its module, so that twins differ."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
@@ -267,7 +267,7 @@ def kind_of(value: object) -> str:
 def reports_loss(kind: type[BaseException] | None) -> bool:
     """Return whether the end of a block raises the loss of its hold in place of the block's error, if there is one.
 
-    The loss never replaces an interrupt, nor a loss that the block itself has raised.
+    The loss never replaces an interrupt, or a loss that the block itself has raised.
     """
     return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
 
@@ -292,8 +292,8 @@ def check_delay(delay: object) -> float:
 def not_held(lock: object) -> RuntimeError:
     """Return the error of a `with` block that must not run, because `acquire()` returned False.
 
-    After `acquire()` has returned True, `__enter__` must not call anything. Nor must `acquire()` after its `Call` has
-    run to its end. CPython handles signals at every call, also at one with `*arguments`, and an interrupt there would
-    leave a hold forever.
+    `__enter__` must not call anything after `acquire()` has returned True, and `acquire()` must not call anything after
+    its `Call` has run to its end. CPython handles signals at every call, even at one with `*arguments`, and an
+    interrupt there would leave a hold forever.
     """
     return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

@@ -69,7 +69,7 @@ class QueueState(SettlingState[ItemCall]):
         self._drop_with(self.view)
 
     def leave(self, item_call: ItemCall) -> None:
-        """End a call that has ended early; settle in the background any change that it has under way."""
+        """Clean up after a call that has ended early: a change that is under way is settled in the background."""
         item_call.leave_name()
         if not item_call.left:
             item_call.finish()
@@ -81,11 +81,11 @@ class QueueState(SettlingState[ItemCall]):
     def _settling(self, item_call: ItemCall, error: BaseException) -> Steps[None]:
         """Wait until the item that a failed `get` may have taken is put back; at most a third of the session timeout.
 
-        An interrupted program often stops its client next. An item that is not back by then would be lost.
+        An interrupted program often stops its client next, and an item that is not back by then would be lost.
         """
         if not item_call.takes or (isinstance(error, Exception) and not (item_call.applied or item_call.item_taken)):
             return
-        # R3: the abandoned call has done this already, unless an interrupt struck just as it returned.
+        # R3: the abandoned call has done this already, unless an interrupt struck as it returned.
         self.leave(item_call)
         session = self.session
         limit = session.now() + session.reply_patience
@@ -95,7 +95,7 @@ class QueueState(SettlingState[ItemCall]):
     def settled(self, item_call: ItemCall, error: BaseException) -> tuple[Call, Steps[None]]:
         """Return the call that waits for `_settling`, and its steps. Further interrupts do not end it."""
         call = Call(self.session, self.path)
-        # The first call has passed the check of the stack's depth, so this one may wait however deep the caller is.
+        # The first call has passed the check of the stack's depth, so this one may wait at any depth.
         call.settled = True
 
         def steps() -> Steps[None]:
@@ -120,7 +120,7 @@ class QueueState(SettlingState[ItemCall]):
             return True
 
     def finish_before(self, item_call: ItemCall) -> bool:
-        """If an item that was taken in an earlier session is not done, count it as done: no other client counts it."""
+        """If an item that was taken in an earlier session is not done, count that one as done: no other client will."""
         with self.session.lock:
             if self.view.unfinished_before(self.session.registry.session) <= 0:
                 return False
@@ -132,11 +132,11 @@ class QueueState(SettlingState[ItemCall]):
         return self._finishing(item_call) if item_call.purpose == "count" else claim.settle(item_call)
 
     def _is_tried_again(self, item_call: ItemCall) -> bool:
-        # The item stays claimed otherwise, as long as this client lives, or is lost.
+        # Otherwise the item would stay claimed as long as this client lives, or would be lost.
         return item_call.purpose in ("acknowledge", "give back", "restore")
 
     def _finishing(self, item_call: ItemCall) -> Recipe[bool]:
-        """Bring a `task_done` to its end: no other call could count its item as done meanwhile."""
+        """Bring a `task_done` to its end: meanwhile, no other call could count its item as done."""
         while not item_call.applied or item_call.sent is not None:
             try:
                 yield from manage.done(item_call)
@@ -242,7 +242,7 @@ class QueueBase(Primitive, Generic[T]):
             ShutDown: the queue is shut down, and no item is left.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
             ForeignNodeError: the codec can't decode the item, which the error names: the item is moved to `<path>/dead`
-                or, with `max_attempts`, stays until so many calls have failed. Or the path belongs to something else.
+                or, with `max_attempts`, stays until that many calls have failed. Or the path belongs to something else.
         """
         return self._taking("get", block, timeout, _item)  # type: ignore[no-any-return]
 
@@ -281,7 +281,8 @@ class QueueBase(Primitive, Generic[T]):
 
         Raises:
             ValueError: the timeout is negative.
-            RuntimeError: of the block: another block of this claim has not ended, as when threads share a claim.
+            RuntimeError: on entering the block: another block of this claim has not ended, as when threads share a
+                claim.
         """
         self._limit(block, timeout)
         return Claim(self, block, timeout)
@@ -317,7 +318,7 @@ class QueueBase(Primitive, Generic[T]):
         """Convert `get(block, timeout)` arguments to a deadline.
 
         Raises:
-            TypeError: the timeout is no number.
+            TypeError: the timeout is not a number.
             ValueError: the timeout is negative.
         """
         if not block:
@@ -334,7 +335,7 @@ class QueueBase(Primitive, Generic[T]):
         return ItemCall(self._view, purpose, label, most=self._most, counts=self._counts, decode=decode)
 
     def _do(self, item_call: ItemCall, make: Callable[[Call], Steps[R]]) -> R:
-        """Run the steps of a call; if they do not come to their end, it is settled."""
+        """Run the steps of a call; if they do not come to their end, settle the call."""
         call = Call(
             self._session, self._path, SettleOnAbandon(self._path_state, partial(self._path_state.leave, item_call))
         )
@@ -395,7 +396,7 @@ class BaseClaim(Generic[T]):
     fencing_token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
-        # It runs the calls; for tasks, it makes pending ones.
+        # Runs the calls; for tasks, makes pending calls.
         self._queue = of
         self._state = of._path_state
         self._session = self._state.session
@@ -422,8 +423,8 @@ class BaseClaim(Generic[T]):
 
     def _entered(self, taken: ClaimedItem) -> Self:
         with self._session.lock:
-            # Another block of this claim may have begun while this one waited. The error ends the call before the item
-            # is the caller's, so the item is given back.
+            # Another block of this claim may have begun while this one waited. The error ends the call before the
+            # caller gets the item, so the item is given back.
             self._check_free()
             self.item, self.attempts, self.fencing_token = taken.item, taken.attempts, taken.token
             self._owner, self._since = self._queue._identity(), self._session.now()
@@ -454,9 +455,9 @@ class BaseClaim(Generic[T]):
                 try:
                     yield from call.run(claim.give_back(item_call))
                 except ZkConcurrentError:
-                    # This error is dropped, as the error of the block says more. The library gives the item back later,
-                    # unless the client is stopped: the call fails on kazoo's thread, for instance, where a generator
-                    # was collected.
+                    # This error is dropped, as the error of the block says more. The call can fail, for example, on
+                    # kazoo's thread, where a generator was collected. The library gives the item back later, unless the
+                    # client is stopped.
                     if not self._session.link.stopped:
                         self._state.leave(item_call)
                 return

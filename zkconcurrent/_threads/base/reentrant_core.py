@@ -1,7 +1,8 @@
-"""`ReentrantCore`: the machinery of a lock that only its owner releases, but for the levels that generators have.
+"""`ReentrantCore`: the machinery of a lock that only its owner releases, except for the levels that generators have.
 
 A generator of `@synchronized` may be stepped by one thread and closed by another. The thread of its first step owns the
-hold, so that what it calls may acquire the lock again. But the level belongs to the generator: it ends where that ends.
+hold, so that functions which it calls may acquire the lock again. But the level belongs to the generator, and ends with
+it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ReentrantCore(LockCore):
         if self.mine() is None:
             return False
         with self.session.lock:
-            # Another thread may just have ended the level of a generator, and with it the hold.
+            # Another thread may have ended the level of a generator since, and with it the hold.
             hold = self.mine()
             if hold is None:
                 return False
@@ -67,7 +68,7 @@ class Levels:
         loop: the event loop that closes an async generator.
 
     Attributes:
-        lent: each lock whose holds only their owners could end otherwise, and what leads to its hold.
+        lent: each lock whose holds only their owners can end otherwise, with the way to the hold.
         over: whether the generator itself ends the levels.
     """
 
@@ -83,8 +84,8 @@ class Levels:
         self.over = False
 
     def __del__(self) -> None:
-        # If the event loop of an async generator was closed before the generator, nothing runs its end. Otherwise that
-        # comes later: in a cycle, the garbage collector calls this first.
+        # If the event loop of an async generator was closed before the generator, nothing runs the generator's end.
+        # Otherwise the end comes later: in a cycle, the garbage collector calls this finalizer first.
         if self.over or self._loop is None or not self._loop.is_closed():
             return
         for core, lent in self.lent:
@@ -93,7 +94,7 @@ class Levels:
 
 
 def _cores_of(lock: Any) -> Iterable[LockCore]:
-    """Return the machinery of a lock of threads or tasks; of others, nothing."""
+    """Return the machinery of a lock of threads or tasks; nothing for other locks."""
     # A condition, and a block that `hold()` has made, have their lock here.
     lock = getattr(lock, "_lock", lock)
     if (of_tasks := getattr(lock, "_lock_cores", None)) is not None:

@@ -40,13 +40,13 @@ class RevocableLock(LockBase):
     def revoke(self) -> int:
         """Ask the holders for whom an `acquire` of this lock would wait to let go; return how many were asked.
 
-        The call does not wait for them, and nothing forces them. It has `on_revoke` called, or the listener that a Java
-        holder on Curator has given to `makeRevocable`. After that `owner()` no longer tells the holder's host, process
-        and thread, as the request takes the place of what its node told. Cost: 2 reads, then a read and a write for
-        each holder.
+        The call does not wait for the holders, and does not force them. Each holder's `on_revoke` is called or, for a
+        Java holder on Curator, the listener that it gave to `makeRevocable`. After that, `owner()` no longer shows the
+        holder's host, process and thread, as the request replaces the data of its node. Cost: 2 reads, then a read and
+        a write for each holder.
 
         Raises:
-            ValueError: a `DetachedLock` holds; end that by its `force_release`.
+            ValueError: a `DetachedLock` is the holder; end its hold by its `force_release`.
             RefusedError: this client may not write into the holder's node.
             ClientError: the client can't be used here.
         """

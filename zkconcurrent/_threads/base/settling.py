@@ -27,10 +27,10 @@ W = TypeVar("W", bound=PendingWrite)
 
 
 class SettlingState(PathState, Generic[W]):
-    """The state of a path whose calls may leave a change to be settled: a `PendingWrite` whose `left` is true.
+    """The state of a path whose calls may leave an unsettled change: a `PendingWrite` whose `left` is true.
 
     Attributes:
-        settler: the thread that settles just now; None if there is none.
+        settler: the thread that settles now; None if there is none.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -42,7 +42,7 @@ class SettlingState(PathState, Generic[W]):
     def _drop_with(self, pool: ReceiptPool) -> None:
         """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
 
-        So a program that makes an object for each use does not leave a node each time.
+        So a program that makes a new object for each use does not leave a node each time.
         """
         session = self.session
         self._pool = pool
@@ -57,14 +57,14 @@ class SettlingState(PathState, Generic[W]):
 
     @abstractmethod
     def _settling_of(self, pending_write: W) -> Recipe[bool]:
-        """Return the recipe that settles it."""
+        """Return the recipe that settles a write."""
 
     def _finish(self, pending_write: W) -> None:
-        """Note that it is settled."""
+        """Note that a write is settled."""
         pending_write.finish()
 
     def _is_tried_again(self, pending_write: W) -> bool:  # noqa: ARG002
-        """Return whether a write that is refused is tried again, until the client may make it."""
+        """Return whether a refused write is tried again until ZooKeeper allows it."""
         return False
 
     def _settle_later(self, pending_write: W) -> None:
@@ -92,11 +92,11 @@ class SettlingState(PathState, Generic[W]):
                 if over:
                     pending_write.unknown, pending_write.receipt = True, None
                     text = "a call at %s was interrupted, and its outcome is unknown: %r"
-                    # A log handler of the program may raise; here and below, others wait for what is left to settle.
+                    # A log handler of the program may raise. That must not end this loop: others wait for the rest.
                     with suppress(Exception):
                         log.error(text, self.path, error, extra={"zk_path": self.path})
             if not over:
-                # It may wait for a change behind it, for instance one that frees a place in a full queue.
+                # This write may wait for a later one, for example one that frees a place in a full queue.
                 self._left.rotate(-1)
                 continue
             self._finish(pending_write)
@@ -104,7 +104,7 @@ class SettlingState(PathState, Generic[W]):
         self.settler = None
 
     def _goes_on(self, pending_write: W, error: Exception) -> bool:
-        """Wait a moment, and return True, if a write that has failed is to be tried again."""
+        """Return whether to try a failed write again; if so, wait a moment first."""
         if waits_for_library():
             return False
         if isinstance(error, MemoryError):
@@ -135,7 +135,7 @@ class SettlingState(PathState, Generic[W]):
 
 
 def exits_out_of_reach(path: str) -> ClientError:
-    """Return the error of a call that would keep the interpreter from its exit, for as long as an outage lasts."""
+    """Return the error of a call that would keep the interpreter from its exit as long as an outage lasts."""
     return ClientError(path, "the interpreter is exiting, and ZooKeeper is out of reach")
 
 
@@ -152,14 +152,14 @@ class SettleOnAbandon:
     __hash__ = None  # type: ignore[assignment]
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
-        """Leave the change."""
+        """Leave the change to be settled."""
         self._leave()
 
 
 def _drop_receipts(
     dropped: deque[LeftTickets], receipts: list[Receipt], idle: deque[Receipt], spares: deque[tuple[str, int]]
 ) -> None:
-    """Finalize the state, by single steps alone, as a finalizer may run anywhere."""
+    """Finalize the state. Each step is atomic, as a finalizer may run at any line."""
     dropped.append(LeftTickets([], [receipt.member for receipt in receipts if receipt.member is not None]))
     _leave(idle, spares)
 
@@ -167,7 +167,7 @@ def _drop_receipts(
 def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
-            # R4: the receipt leaves the pool before its node is left to others. Garbage that is finalized later may
+            # R4: the receipt leaves the pool before its node is left to others: other garbage, finalized later, may
             # still settle a call with a receipt of the pool.
             receipt = idle.popleft()
             if receipt.path:

@@ -3,14 +3,14 @@
 A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
 Then one of the other threads applies all of these together, in the order in which they came. So many threads need few
 requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
-(`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change alone,
-without a turn.
+(`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change without
+a turn.
 
-The thread that makes a batch may be interrupted. Then a thread of the library finds out by the receipt whether it was
-applied, and the others are told, or take the next turn. The tasks of each event loop take turns of their own, so a loop
-that is stuck keeps no thread waiting. An `update` goes alone, as only the caller's thread may call its function. That
-may take long, or wait for a local lock of another thread, so a change waits for a function for a moment only. Then it,
-too, goes without a turn; the function is called again.
+The thread that makes a batch may be interrupted. Then a thread of the library finds out by the receipt whether the
+batch was applied. The other threads get their results, or take the next turn. The tasks of each event loop take turns
+of their own, so a loop that is stuck keeps no thread waiting. An `update` is a batch of its own, as only the caller's
+thread may call its function. The function may take long, or wait for a local lock of another thread. So other changes
+wait only a moment for it, and then go on without a turn; the function is called again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .settling import SettleOnAbandon, SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
-# A change waits for so long until another thread's function for an `update` returns.
+# How long a change waits for another thread's function for an `update`.
 FUNCTION_PATIENCE = 0.1  # seconds
 
 
@@ -105,7 +105,7 @@ class ValueState(SettlingState[ValueBatch]):
     def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is the first of it; else return None.
 
-        Another thread may have made the change just now: so `done` counts only under the lock.
+        Another thread may have made this change meanwhile, so `done` counts only under the lock.
         """
         with self.session.lock:
             if (led := combiner.batch) is not None:
@@ -144,8 +144,7 @@ class ValueState(SettlingState[ValueBatch]):
 
     def _interrupts(self, call: Call) -> bool:
         if self.settler == self.session.identity():
-            # The call is that of a finalizer on the thread that settles: that thread goes on only when the call
-            # returns.
+            # A finalizer makes the call, on the thread that settles. That thread continues only when the call returns.
             return True
         try:
             check_not_interrupted(call)
@@ -296,7 +295,7 @@ class BaseValue(Primitive):
         """Remove the value's nodes; the next use begins with the initial value.
 
         Raises:
-            RuntimeError: a client is changing the value just now, in turn with others.
+            RuntimeError: a client is changing the value, in turn with others.
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
