@@ -3,7 +3,7 @@
 Unlike those of `zkconcurrent`, the names are all loaded at once: an import while a loop runs would stop its tasks.
 """
 
-# Each `as` exports its name to type checkers, which would take an `__all__` that is no literal for an empty one.
+# Each `as` exports its name to type checkers: they would treat an `__all__` that is not a literal as empty.
 import typing as _typing
 
 from ._atomic import AtomicInteger as AtomicInteger

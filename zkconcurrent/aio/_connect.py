@@ -45,14 +45,14 @@ class Connecting(AbstractAsyncContextManager[Client, None]):
 def connect(url: str, **options: Any) -> Connecting:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
-    The client starts on a thread of its own, and stops on another one: all those of the loop's default executor may be
-    in calls that last, or that wait until it stops. Tasks and threads may use it together. At the end of the block, the
+    The client starts on a thread of its own, and stops on another one: the threads of the loop's default executor may
+    all be busy, or wait until the client stops. Tasks and threads may use it together. At the end of the block, the
     client first waits for background work that its tasks have begun, such as an `Event.set()` that no task awaits, for
     up to a third of the session timeout; then it stops.
 
     A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
-    more attempt to connect. If the client is stopping, its thread goes on to stop it. The end of the process waits for
-    either.
+    more attempt to connect. If the client is stopping, its thread continues to stop it. The process ends only after
+    that thread.
 
     Args:
         url: the address of ZooKeeper; see `zkconcurrent.connect`.
@@ -83,7 +83,7 @@ async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
 
 
 async def _start(client: Client, start: Callable[..., None]) -> None:
-    # Taken once: by the thread when the client has started, or by the task when it gives up.
+    # The right to the client, taken once: by the thread when the client has started, or by the task when it gives up.
     turn = [True]
 
     def run() -> None:
@@ -122,20 +122,20 @@ def _begin_stop(client: Client) -> asyncio.Future[None]:
 
 
 def _in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
-    """Begin to run a function on a thread of its own: the loop's executor may be shut down, or full of waits.
+    """Begin to run a function on a thread of its own: the loop's executor may be shut down, or full of waiting calls.
 
-    Unlike with `to_thread`, no cancellation keeps it from running.
+    Unlike with `to_thread`, a cancellation does not keep it from running.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    # The error counts as retrieved, even if no task waits any more.
+    # asyncio would warn of an error that no task retrieves. This one counts as retrieved, even if no task waits.
     ended.add_done_callback(asyncio.Future.exception)
 
     def run() -> None:
         try:
             function()
         except BaseException as error:
-            # Whatever it is: the task waits for this future.
+            # Catch every error: the task waits for this future.
             call_soon(loop, partial(ended.set_exception, error))
         else:
             call_soon(loop, partial(ended.set_result, None))
@@ -143,7 +143,8 @@ def _in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
     try:
         threading.Thread(target=run, name=f"zkconcurrent {name}").start()
     except RuntimeError:
-        # None can be started now. The loop waits: else a client that is to stop would go on with all its holds.
+        # No thread can be started, so the loop itself waits: otherwise a client that should stop would keep all its
+        # holds.
         run()
     return ended
 
@@ -155,7 +156,7 @@ async def finish(client: Client) -> None:
         # Calls in the background run one after the other.
         last = in_background(session, Pending(Call(session, ""), _nothing()))
     except RuntimeError:
-        # No thread can be started, so none runs them.
+        # No thread can be started, so the calls in the background do not run.
         return
     ending = asyncio.ensure_future(last)
     await asyncio.wait([ending], timeout=session.timeout / 3)

@@ -20,14 +20,14 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     """`zkconcurrent.DetachedLock`, for tasks."""
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
-        # A release under way would end the very hold that the acquire finds to be the owner's.
+        # A release under way would end the hold that this acquire finds as the owner's.
         for release in self._path_state.releases:
             if not (yield from self._after(release, call, deadline)):
                 return False
         return (yield from super()._acquire_steps(call, wait, deadline))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
-        """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
+        """Wait for a release, as long as for first replies even past the deadline; return whether it has ended."""
         session = self._session
         patience = session.reply_patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)

@@ -57,7 +57,7 @@ class DoubleBarrier(PrimitiveTwin):
             )
         inside = bool(await self._core.enter(timeout))
         if inside:
-            # If the task is thrown away with its loop, its party is taken out.
+            # If the task is thrown away with its loop, its party leaves the barrier.
             release_at_end(self._core._identity(), self._core._path_state)
         return inside
 

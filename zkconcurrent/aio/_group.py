@@ -92,7 +92,7 @@ class Group(PrimitiveTwin):
             wait: how long to wait, in seconds, for an id that another member has.
 
         Raises:
-            TypeError: the data is not bytes, the id is not a string, or `wait` is no number.
+            TypeError: the data is not bytes, the id is not a string, or `wait` is not a number.
             ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
         membership, call, steps = self._core._begin_join(Membership, data, id, wait)

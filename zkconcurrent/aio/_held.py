@@ -33,7 +33,8 @@ class Held(HeldByTask):
     def release(self) -> Completion:
         """Release the hold before its block ends, in the block's own task; the end of the block then does nothing.
 
-        Of a re-entrant lock, this releases the level of the block. Result and errors are those of the lock's `release`.
+        For a re-entrant lock, this releases the level of the block. Result and errors are those of the lock's
+        `release`.
 
         Raises:
             RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.

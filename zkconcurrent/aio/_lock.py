@@ -1,4 +1,4 @@
-"""The Lock for tasks, and what it shares with the other locks that Curator's `Revoker` knows."""
+"""The Lock for tasks, and the bases that it shares with the other revocable locks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Lock(PlainLock):
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
         on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
             `suspect` becomes True; may be async.
-        on_revoke: the same, with the lock alone, once for each time that somebody asks the holder to let go.
+        on_revoke: called with the lock, on that loop, once for each time that a client asks the holder to let go; may
+            be async.
         on_deadlock, hold_limit, on_hold_limit, label: as for `zkconcurrent.Lock`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The losses of holds, for tasks: a task can await a loss; callbacks are called on a loop; a loss ends a block."""
+"""The losses of holds, for tasks: a task can await a loss, a loop calls the callbacks, and a loss ends a block."""
 
 from __future__ import annotations
 
@@ -63,12 +63,13 @@ class _LossCallback:
     """A method that a loop calls on a loss, while its object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
-        over: the method will not be called any more.
+        over: the method will no longer be called.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         self._loop = loop
-        # Weakly: a loss lives as long as its hold, and would keep a task that was thrown away, and with it the hold.
+        # A weak reference: a loss lives as long as its hold, and would keep alive a task that was thrown away, and so
+        # the hold.
         self._call = weakref.WeakMethod(call)
         self.over = False
 
@@ -103,7 +104,8 @@ class Holding(Generic[H]):
     async def __aenter__(self) -> H:
         if self._task is not None:
             raise RuntimeError("a hold() is for one block: call hold() again for the next")
-        # Weakly, and in no variable: CPython 3.10 and 3.11 crash if a coroutine's end frees the one that awaits it.
+        # A weak reference, and no variable for the task: CPython 3.10 and 3.11 crash if the end of a coroutine frees
+        # the one that awaits it.
         self._task = weakref.ref(asyncio.current_task())
         self._before = getattr(self._task(), "cancelling", int)()  # since Python 3.11
         check_depth(DEPTH_OF_END + 1)
@@ -118,7 +120,7 @@ class Holding(Generic[H]):
 
     def _cancel(self) -> None:
         if self._is_released():
-            # The reply to that shows the loss; the body goes on without the hold.
+            # The reply to the release shows the loss. The body continues without the hold.
             return
         self._cancelled = True
         if (task := self._task()) is not None:
@@ -133,8 +135,8 @@ class Holding(Generic[H]):
                     self._lock.release()
             except LockLostError as lost:
                 raise lost from error
-            # The body has settled the loss; or an inner block of the same semaphore has, and this one has released its
-            # permit.
+            # The body has settled the loss; or an inner block of the same semaphore has, and this block has released
+            # the inner one's permit.
             path = next(iter(self._lock._lock_cores())).path
             raise LockLostError(
                 path, "the hold of this block was lost, and its body settled it: acquire again"
@@ -146,7 +148,7 @@ class Holding(Generic[H]):
         return bool(getattr(self._held, "_released", False))
 
     def _is_only_ours(self) -> bool:
-        """Take our cancellation back; return whether no other cancellation is left."""
+        """Withdraw this block's own cancellation; return whether no other one is left."""
         task = self._task()
         return not hasattr(task, "uncancel") or task.uncancel() <= self._before
 
@@ -172,7 +174,7 @@ def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **o
 
 
 def _call(callback: Callable[..., object], lock: object, core: Any) -> None:
-    # The loop may be late, and the seconds are counted from now.
+    # The loop may call late, so count the seconds from now.
     result = callback(lock) if core is None else callback(lock, core._outlook()[1])
     if isinstance(result, Awaitable):
         task = asyncio.ensure_future(result)

@@ -81,11 +81,10 @@ def namespace(
     `zkconcurrent.namespace` for threads. Both share the paths.
 
     `tasks = aio.namespace("local")` has the same objects for the tasks of this process alone, in any loop. The first
-    such call of a process begins its service, which takes some milliseconds: a program calls it before its loop runs.
+    such call of a process begins its service, which takes some milliseconds: call it before the loop runs.
 
     `aio.namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles; see `zkconcurrent.namespace`.
-    It waits for them, so a program calls it before its loop runs, or as
-    `await asyncio.to_thread(aio.namespace, clients, "/app")`.
+    It waits for them, so call it before the loop runs, or as `await asyncio.to_thread(aio.namespace, clients, "/app")`.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
@@ -95,7 +94,7 @@ def namespace(
         label: the same.
 
     Raises:
-        TypeError: the client is none of these, or an ensemble's name is no string.
+        TypeError: the client is none of these, or an ensemble's name is not a string.
         ValueError: the path or an option is invalid, or the ensembles are, as with `zkconcurrent.namespace`. The
             namespace's methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes use other ensembles, or other names of them.

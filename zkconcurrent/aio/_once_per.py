@@ -20,7 +20,7 @@ R = TypeVar("R")
 class JobBlock:
     """An `async with` block that holds the lock of a job, takes a turn of it, and notes its success.
 
-    It is no async generator, which the event loop would close beside the block as it ends.
+    It is a class, as the event loop would close an async generator beside the block when the loop ends.
     """
 
     def __init__(self, job: Job, lock: RLock) -> None:
@@ -73,7 +73,7 @@ class once_per(Periods, LockedByTask):  # noqa: N801 - as `synchronized`
     def __call__(  # type: ignore[override]
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
-        """Return the function, which then runs if it is its turn, and else returns None."""
+        """Return a function that runs the job if it is the call's turn, and otherwise returns None."""
         return self._decorate(function)  # type: ignore[no-any-return]
 
     def _lock(self, arguments: KwArgs) -> JobBlock:
@@ -92,7 +92,7 @@ class once_per(Periods, LockedByTask):  # noqa: N801 - as `synchronized`
 
 
 async def _run(block: JobBlock, function: Function, args: Args, kwargs: KwArgs) -> object:
-    """Await a coroutine if it is its turn."""
+    """Await a coroutine if it is the call's turn."""
     async with block as turn:
         return await function(*args, **kwargs) if turn else None
 

@@ -56,7 +56,7 @@ class _PendingItemCall(Pending[T]):
         try:
             return (yield from super().__await__())
         except GeneratorExit:
-            # The loop is gone, and this task with it.
+            # The loop is closed, and this task was thrown away with it.
             raise
         except BaseException as error:
             yield from wait_async(*self.state.settled(self.item_call, error)).__await__()
@@ -134,7 +134,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         item: T = await self._core.get(timeout=timeout)
         return item
 
-    # Written, as is `put`: that of a `DelayQueue` has one argument more.
+    # Written out, like `put`: these methods of a `DelayQueue` have one more argument.
     async def put_nowait(self, item: T) -> None:
         """Put an item without waiting for a free place."""
         await self._core.put_nowait(item)

@@ -103,7 +103,7 @@ def plain_coroutine(calls: DecoratedCalls) -> Function:
 
 
 def _iterate(lock: ReleasesAtEnd, function: Function, args: Args, kwargs: KwArgs) -> object:
-    """Begin an async generator, which holds the lock while it runs, from its beginning to its end."""
+    """Begin an async generator, which holds the lock from its first step to its end."""
     generator = function(*args, **kwargs)
     return _relay(lambda: (lock, generator))()
 
@@ -115,7 +115,7 @@ def _async_generator(calls: DecoratedCalls) -> Function:
 def _relay(
     begin: Callable[..., tuple[ReleasesAtEnd, AsyncGenerator[object, object]]],
 ) -> Callable[..., AsyncGenerator[object, object]]:
-    """Return a function that runs an async generator with a lock held; there is no `yield from` for it."""
+    """Return a function that runs an async generator with a lock held, step by step, as these have no `yield from`."""
 
     async def call(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         lock, generator = begin(*args, **kwargs)
@@ -148,8 +148,8 @@ def _relay(
 def _begin(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
     """Return the first step of a generator that only its caller closes.
 
-    The event loop, which closes all generators as it ends, would close this one beside the caller, and the caller would
-    release the lock before that has ended.
+    When the event loop ends, it closes all generators. If it closed this one, too, the caller would release the lock
+    before that has ended.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, lambda _: None)
@@ -160,7 +160,7 @@ def _begin(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
 
 
 async def _run(step: Awaitable[object]) -> object:
-    """Await a step. A cancellation reaches it through a frame of the caller, and so of its `levels`, only by this."""
+    """Await a step: a cancellation then reaches it through a frame of the caller, and so with its `levels`."""
     return await step
 
 

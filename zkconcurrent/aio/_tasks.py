@@ -1,6 +1,6 @@
 """How tasks wait: they await the calls of the primitives for threads, or have these run in the background.
 
-The mix-in `Tasks` gives a primitive for threads tasks as owners, and makes its methods return calls that have not begun
+The mix-in `Tasks` makes tasks the owners of a primitive for threads, and its methods return calls that have not begun
 (`Pending`). A task awaits such a call, or a thread of the library runs it in the background. So a plain method such as
 `Event.set()` returns at once, and its call outlives its task and its loop.
 """
@@ -58,11 +58,11 @@ class Tasks:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if issubclass(primitive := cls.__bases__[-1], Named):
-            # Texts show the name that the twin has.
+            # Messages show the name of the twin.
             cls.__name__ = cls.__qualname__ = primitive.__name__
 
     def _check_may_block(self) -> None:
-        """Allow every call: none blocks the loop."""
+        """Allow every call, as none blocks the loop."""
 
 
 class AnyTask(Tasks):
@@ -85,7 +85,7 @@ def forsake(core: LockCore) -> bool:
         return False
     left = [hold for hold in core.all() if ended(hold.owner)]
     left.sort(key=lambda hold: hold.alive)
-    # The other holds are not this block's, and any task may release them.
+    # The other holds do not belong to this block, and any task may release them.
     tickets = [hold.ticket for hold in left[-1:]]
     core.session.dropped.append(LeftTickets([], tickets))
     core.session.wake_keeper()
@@ -93,12 +93,12 @@ def forsake(core: LockCore) -> bool:
 
 
 def is_thrown_away(kind: type[BaseException] | None) -> bool:
-    """Return whether a block ends with this error because its loop is gone, and its task with it."""
+    """Return whether a block ends with this error because its task was thrown away with its loop."""
     return kind is GeneratorExit or asyncio._get_running_loop() is None
 
 
 def of_tasks(kind: type[T], mixin: type[Tasks] = Tasks) -> type[T]:
-    """Return the class of a primitive for threads whose owners are tasks; texts name it like its twin."""
+    """Return the class of a primitive for threads, with tasks as owners; messages show the name of its twin."""
     return cast("type[T]", type(kind.__name__, (mixin, kind), {"__module__": "zkconcurrent.aio"}))
 
 
@@ -131,7 +131,7 @@ class Completion:
         for wake in (*wakers, *self._calls):
             wake()
         if error is not None and not wakers:
-            # A log handler of the program may raise; the next calls are still to be made.
+            # A log handler of the program may raise. The next calls must still run.
             with suppress(Exception):
                 log.error("a call has failed, and no task awaits it: %s", error)
 
@@ -197,7 +197,7 @@ class Background:
             self._worker.start(_spawn, self._work)
         except BaseException:
             with suppress(ValueError):  # it runs already
-                # Otherwise a later call would begin this one, which the caller may repeat.
+                # Otherwise a later call would also begin this one, which the caller may have repeated.
                 self._left.remove(begun)
                 pending.call.abandon()
             raise
@@ -219,7 +219,7 @@ class Background:
             del session, pending, completion
 
     def _why_end(self, session: Session, path: str) -> ClientError | None:
-        """Return the error with which a call ends that would keep the interpreter from its exit."""
+        """Return the error that ends a call which would keep the interpreter from its exit; None to go on."""
         if session.link.connected or not waits_for_library():
             self._exits_by = math.inf
             return None

@@ -84,7 +84,7 @@ def forwarded(method: Callable[Concatenate[S, P], R], doc: str | None = None) ->
 
 
 def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
-    # Without its attributes: one may say that the method is abstract.
+    # Do not copy the method's attributes: one may mark the method as abstract.
     update_wrapper(call, method, updated=())
     call.__module__ = "zkconcurrent.aio"
     call.__doc__ = doc or method.__doc__
@@ -92,12 +92,12 @@ def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
 
 
 def is_whole_task(method: Callable[..., object]) -> bool:
-    """Return whether the running task consists of this method, the caller, alone, so that it ends with this call.
+    """Return whether the running task consists only of this method, the caller, so that the task ends with this call.
 
-    Such are those of `create_task(lock.acquire())` and, before Python 3.12, `wait_for(lock.acquire(), ...)`.
+    Such a task comes from `create_task(lock.acquire())` and, before Python 3.12, from `wait_for(lock.acquire(), ...)`.
     """
     task = asyncio.current_task()
-    # Not by the frames: CPython would keep each that is looked at for as long as the task waits.
+    # Do not read the frames: CPython would keep each one as long as the task waits.
     return task is not None and getattr(task.get_coro(), "cr_code", None) is method.__code__
 
 
@@ -185,7 +185,7 @@ class Acquirable(Twin, ABC, Generic[H]):
         Raises:
             RuntimeError: the task consists of this call alone, so it would end as the lock's owner. This happens with
                 `create_task(lock.acquire())` and, before Python 3.12, with `wait_for(lock.acquire(), ...)`.
-            TypeError: the timeout is no number.
+            TypeError: the timeout is not a number.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this task has lost a hold and has not acknowledged the loss by `release()`.
@@ -203,7 +203,7 @@ class Acquirable(Twin, ABC, Generic[H]):
         return await self._acquired(self._core.acquire(blocking, -1 if timeout is None else timeout))
 
     async def _acquire_for_block(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire as `acquire` does, for a block: its own task releases, at its end."""
+        """Acquire as `acquire` does, for a block: the block's own task releases, at its end."""
         # A semaphore, or a program's own class, has an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not Acquirable.acquire:
             return await self.acquire(blocking=blocking, timeout=timeout)
@@ -227,7 +227,7 @@ class Acquirable(Twin, ABC, Generic[H]):
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that acquired last, of those that are not closed, for the callbacks; None if there is none."""
+        """The loop for callbacks: the one that acquired last, of those that are not closed; None if there is none."""
         loops = {loop: number for loop, number in list(self._loops.items()) if not loop.is_closed()}
         return max(loops, key=loops.__getitem__, default=None)
 
