@@ -103,7 +103,7 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
     """End a hold, whose node has these data; return False if it has ended before."""
     client, contender = link.client, place.contender
     if not contender.session:
-        # A detached hold: only what its owner, or an operator, calls ends it, and no process hears of it.
+        # A detached hold: only a call of its owner, or of an operator, ends it, and no process is notified.
         try:
             return DetachedLock(client, place.path, contender.owner or "-").force_release(contender.token)
         except ValueError:
@@ -122,7 +122,7 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
                 # From here on the node does not tell who holds, unless this is given up.
                 say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
             until = time.monotonic() + grace
-            # A write, too, fires the watch, as of somebody else who asks.
+            # A write fires the watch, too, for example that of another client that asks.
             watch = lambda _: changed.set()  # noqa: E731
             while client.exists(contender.node, watch=watch) and changed.wait(until - time.monotonic()):
                 changed.clear()
@@ -141,7 +141,7 @@ def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
 
 
 def _take_back(client: KazooClient, node: str, data: bytes, asked: int | None) -> None:
-    """Let a node tell again who holds, if it was asked to release, and nobody has written it since."""
+    """Restore the data of a node, if this has asked its holder to release, and no client has written it since."""
     if asked is not None:
         with suppress(kazoo_errors.KazooException):
             client.set(node, data, asked)

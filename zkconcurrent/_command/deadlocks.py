@@ -228,7 +228,7 @@ def _members(reader: _Reader, cycle: Sequence[DeadlockEdge]) -> Iterator[RingMem
 
 
 def _is_contender(name: str) -> bool:
-    """Return whether a node may wait for others beside it: a stranger's may, one of a kind that is no lock does not."""
+    """Return whether a node may wait for its siblings, as one of an unknown kind may, or one of a kind of lock."""
     role = role_of(name)
     waits = name.startswith("_c_") if role is None else role in RULES and role != PERMIT.role
     return waits or is_of_kazoo(name)

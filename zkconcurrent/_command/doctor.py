@@ -162,7 +162,7 @@ def _word(host: str, port: int, word: str) -> str:
     until, reply = time.monotonic() + _PATIENCE, b""
     with socket.create_connection((host, port), _PATIENCE) as connection:
         connection.sendall(word.encode())
-        # The timeout of a socket begins anew with each byte; and what sends for ever is no ZooKeeper.
+        # The timeout of a socket begins anew with each byte, and something other than a ZooKeeper may send forever.
         while (left := until - time.monotonic()) > 0 and len(reply) < _LONGEST_REPLY:
             connection.settimeout(left)
             more = connection.recv(65536)
@@ -267,7 +267,7 @@ def _paths(link: Link) -> Iterator[Finding]:
 
 
 def _why_refused(path: str, names: list[str]) -> str | None:
-    """Return why a lock would refuse a queue, with what to do; None if it would not, or if it is no queue."""
+    """Return why a lock would refuse a queue, with what to do; None if it would not, or if it is not a queue."""
     ours = [name for name in names if name.startswith("_c_") and role_of(name) in RULES]
     if not ours:
         return None
@@ -344,7 +344,7 @@ def _is_removed(client: KazooClient, path: str) -> bool:
     try:
         client.delete(path)
     except kazoo_errors.KazooException as error:
-        # Or somebody else uses it by now.
+        # The node may be gone already, or another client may use it.
         return isinstance(error, kazoo_errors.NoNodeError | kazoo_errors.NotEmptyError)
     return True
 

@@ -329,7 +329,7 @@ def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
     """Execute a command, as execvp(3) does.
 
     Raises:
-        OSError: it can't be.
+        OSError: the command can't be executed.
     """
     if not command[0]:
         # A ValueError to Python.

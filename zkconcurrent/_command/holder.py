@@ -50,7 +50,7 @@ class Holder:
         found: the command line.
         url: the server's.
         deadline: when to give up, by `boot_clock`.
-        post: told of what has happened, on any thread: a word, and values.
+        post: called on any thread with what has happened: a word, and values.
     """
 
     def __init__(self, found: Namespace, url: str, deadline: float, post: Callable[..., None]) -> None:
@@ -179,7 +179,7 @@ class Holder:
                 # the servers of that may have several names.
                 if held == f"{client.chroot}{path}" and client.exists(f"{path}/{node}"):
                     raise CommandError(Exit.USAGE, f"{path} is held by a `run` around this one, which waits for it")
-        # A permit is no edge of a deadlock that is certain, and its node stands elsewhere.
+        # A permit is never a certain edge of a deadlock, and its node lies elsewhere.
         node_data.inherited[:] = [
             (path, node[3:39].replace("-", ""))
             for path, servers, node in self._outer
@@ -243,7 +243,7 @@ def _held_outside() -> list[tuple[str, str, str]]:
     try:
         return [(str(path), str(servers), str(node)) for path, servers, node in json.loads(os.environ.get(HELD, ""))]
     except (ValueError, TypeError, RecursionError):
-        # There is no outer run; or it is some other program's variable, or one that was cut.
+        # Without an outer run, the variable is missing; or another program has set it, or it was cut.
         return []
 
 

@@ -30,11 +30,11 @@ RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
 _TYPES = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadWriteLock", PERMIT: "Semaphore"}
 _MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 _LEASES, _QUEUE = "leases", "locks"
-# Where the clients of a `Queue` wait, for an item or for room; nobody holds there.
+# Where the clients of a `Queue` wait, for an item or for room. No client holds there.
 _LINES = {"consumers": "consumer", "producers": "producer"}
 # A client that has taken an item of a `Queue`, and not acknowledged it, has a node of the item's name there.
 _CLAIMS = "claims"
-# The children that a `Queue` has wherever somebody waits.
+# The children that a `Queue` has wherever a client waits.
 _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
 # What belongs to the node above, whose listing tells its kind.
 _PARTS = {_LEASES, _QUEUE, _CLAIMS, *_LINES}
@@ -72,7 +72,7 @@ class Standing(NamedTuple):
         return _above(self.contender.node)
 
     def as_json(self, now: float) -> dict[str, Any]:
-        """Return what a document of JSON tells of it."""
+        """Return its fields for a document of JSON."""
         each = self.contender
         return {
             "path": self.path,
@@ -166,7 +166,7 @@ class QueueListing(NamedTuple):
 
     def holders(self) -> list[str]:
         """Return those that hold, in the order of their turns."""
-        # Claims, too, have no order and block nobody.
+        # Claims have no order either, and block no client.
         if self.rule is PERMIT:
             return line_up(self.names, PERMIT)
         # Where a semaphore's clients queue, the first, too, waits: for permits. So does that of a `Queue`, for an item.
@@ -189,7 +189,7 @@ class Scan:
         self._link = link
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
-        # Of a `Queue` that no client uses, only these are left; Curator's has no more.
+        # A `Queue` that no client uses has only these children left. Curator's queue has only these in any case.
         self._with_items: set[str] = set()
         self._errors: dict[str, Exception] = {}
         self.listings: dict[str, list[str]] = {}
@@ -202,7 +202,7 @@ class Scan:
         return [path for path, error in self._errors.items() if isinstance(error, kazoo_errors.NoAuthError)]
 
     def places(self, path: str, depth: int | None) -> list[Standing]:
-        """Return the contenders at a path, and at so many levels below it; None: at all of them.
+        """Return the contenders at a path, and at `depth` levels below it; None stands for all levels.
 
         Raises:
             KazooException: the path is not there, or may not be read.
@@ -229,7 +229,7 @@ class Scan:
         return sum(map(is_of_kazoo, self.listings.get(path, ())))
 
     def _list(self, path: str, depth: int | None) -> list[QueueListing]:
-        """Return the queues at a path, and at so many levels below it, as far as these are there."""
+        """Return the queues at a path, and at `depth` levels below it, as far as these exist."""
         queues: list[QueueListing] = []
         if path.rpartition("/")[2] in _PARTS:
             # The children of a part do not show the kind of the node above.
@@ -246,7 +246,7 @@ class Scan:
                 self.listings[node] = names
                 found, others = self._sort(node, names)
                 queues += found
-                # The parts of a semaphore, or of a `Queue`, belong to it: they are no level of their own.
+                # The parts of a semaphore, or of a `Queue`, belong to it, and do not count as a level.
                 parts = {_LEASES, _QUEUE} & set(others) if node in self._semaphores else set()
                 parts |= _LINES.keys() & set(others) if node in self._queues else set()
                 parts |= {_CLAIMS} & set(others) if node in self._with_items else set()

@@ -143,7 +143,7 @@ class Outcome:
 
 
 def die_of(number: int) -> int:
-    """End this process by a signal; if that can't be, as in process 1, return the exit code that tells it."""
+    """End this process by a signal; where that is impossible, as in process 1, return the exit code for it."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)

@@ -59,7 +59,7 @@ def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
 
 
 def can_write(descriptor: int) -> bool:
-    """Return whether a short write would not wait: a full pipe, which nobody reads, takes none."""
+    """Return whether a short write would not wait, as it would for a full pipe without a reader."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
@@ -145,7 +145,8 @@ def group_lives(group: int) -> bool:
 def is_orphaned(group: int) -> bool:
     """Return whether no shell is there that could let a stopped process group go on, on Linux.
 
-    Then the kernel does not stop it for the terminal's sake: a read fails. Nor does process 1 of a namespace stop.
+    Then the kernel does not stop it when it reads the terminal: the read fails. Process 1 of a namespace does not stop
+    either.
     """
     groups = {pid: each for pid, _, each in living()}
     parents = {parent for _, parent, each in living() if each == group}

@@ -1,8 +1,8 @@
 """`zkconcurrent run`: a command runs while a lock is held, and has ended before the lock can be another's.
 
 Three processes and as many process groups: this one, in the caller's group, holds; the guard ends the command in time
-(`guard.py`); and the command. Here one loop hears of all that happens, in one order: signals, what the thread that
-holds has done, what the guard says, and the clock. So no command starts once a signal has come that ends this program.
+(`guard.py`); and the command. Here one loop gets all events, in one order: signals, what the thread that holds has
+done, what the guard says, and the clock. So no command starts once a signal has come that ends this program.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TURN = 0.5  # seconds
 # The guard learns of a heartbeat within this part of the session timeout.
 _LEASE_TURN = 1 / 60
 _AGAIN = 0.05  # seconds
-# The command must be gone so long before the lease ends, as a part of the session timeout; at most so many seconds.
+# The command must be gone SPARE session timeouts before the lease ends, but at most MOST_SPARE seconds before.
 SPARE, MOST_SPARE = 1 / 30, 1.0
 # From TERM to KILL, at most this part of the session timeout.
 MOST_PATIENCE = 1 / 4
@@ -426,7 +426,7 @@ class _Run:
         self._outcome.held = None if self._granted == math.inf else boot_clock() - self._granted
         success = self._status == 0 and self._lost is None
         self._marks = success and self._found.until_success
-        # The mark is worth a wait for as long as nobody else can hold the lock.
+        # Wait for the mark as long as no other client can hold the lock.
         patience = max(RELEASE_PATIENCE, self._holder.lease()[0] if self._marks else 0)
         self._deadline = boot_clock() + patience
         self._holder.end(success=success)
@@ -437,7 +437,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _say_aside(message: str) -> None:
-    """Write a message while the loop goes on: nobody may read standard error, as where a pager waits for a key."""
+    """Write a message while the loop goes on: standard error may have no reader, as when a pager waits for a key."""
     # Without a thread more, the message is left out.
     with suppress(RuntimeError):
         threading.Thread(target=say, args=(message,), daemon=True).start()

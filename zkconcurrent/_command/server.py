@@ -63,7 +63,7 @@ def link_of(found: Namespace) -> Iterator[Link]:
         check_accepted(link)
         raise
     finally:
-        # Interrupted as it starts, a client may wait for ever to stop; and the process ends here.
+        # A client that was interrupted as it started may never stop. The process ends here anyway.
         if started:
             discard(client)
 

@@ -27,7 +27,7 @@ _CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
 def again(
     link: Link, look: Callable[[T | None], T], tell: Callable[[T], Sequence[str]], seconds: float, title: str | None
 ) -> NoReturn:
-    """Look every few seconds, also after an outage, until the command is interrupted or nobody reads on.
+    """Look every few seconds, even after an outage, until the command is interrupted or its output has no reader.
 
     Args:
         link: the client's.
@@ -80,7 +80,7 @@ def _pause(seconds: float) -> None:
     """Wait.
 
     Raises:
-        BrokenPipeError: nobody reads standard output any more; this is known at once, though nothing is written.
+        BrokenPipeError: standard output has lost its reader. This shows at once, even if nothing is written.
     """
     poll = select.poll()
     # Of this, the end of the reader is always told.
