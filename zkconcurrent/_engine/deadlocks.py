@@ -46,7 +46,7 @@ OnDeadlock: TypeAlias = Literal["warn", "raise"]
 
 
 def check_on_deadlock(on_deadlock: object) -> None:
-    """Refuse what is no answer to a deadlock.
+    """Refuse an unknown answer to a deadlock.
 
     Raises:
         ValueError: it is neither "warn" nor "raise".
@@ -214,7 +214,7 @@ class Deadlocks:
             for (send, path), reply in zip(batch, replies, strict=True):
                 send(client.link, path, reply)
             self.requests += len(batch)
-            # Only now: on a busy machine they may have left long after their turn.
+            # Noted after they are sent: on a busy machine they may leave long after their turn.
             self._sent.extend([client.now()] * len(batch))
             until = client.now() + client.longest_reply
             while not replies[-1].done:
@@ -230,7 +230,7 @@ class Deadlocks:
         return results
 
     def _await_turn(self, check: WaitCheck, number: int) -> None:
-        """Wait until so many requests may be sent."""
+        """Wait until `number` requests may be sent."""
         sent, now = self._sent, self._client.now
         while (
             len(sent) + number > MOST_A_SECOND

@@ -41,7 +41,7 @@ from .session import LeftTickets, Session
 from .telling import Story, in_listener
 
 T = TypeVar("T")
-# A wait that goes by the wall clock looks at it so often, as the clock may be set.
+# How often a wait by the wall clock reads it, as the clock may be set.
 CLOCK_POLL_INTERVAL = 1.0  # seconds
 # That of a call that has run no recipe yet.
 _UNLIMITED = Patience()
@@ -72,8 +72,8 @@ class Call:
             time.
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
-        story: what listeners are told of the acquire that it makes; None if nobody listens.
-        long_wait: the wait for a lock or permits that the log is to tell of, if it lasts long.
+        story: what listeners are told about the acquire that it makes; None without listeners.
+        long_wait: the wait for a lock or permits that is logged if it lasts long.
         check: of a wait whose owner holds something, when it is searched for a deadlock.
         label: the label of the lock that it acquires.
         for_block: what it acquires only its owner ends: a block acquires it, and not one in a generator.
@@ -272,7 +272,7 @@ class Call:
         session = self.session
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
-        # Only now: the delete was sent first, as other threads and clients may wait for it.
+        # The delete was sent before this, as other threads and clients may wait for it.
         ticket.on_change = self.wake
         until = self.patience.cleaned_up_by(session.now(), session.timeout, held=held)
         while not session.is_discarded(ticket) and ticket.refusal is None and session.link.connected:

@@ -8,7 +8,7 @@ long one; and while a waiter or a new hold needs the connection's first proof, a
 
 In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
 older request that a later proof needs. The first of these after a grant also sets a watch on the node of the hold. So
-the client learns at once that an operator has deleted the node, or that somebody asks the holder to let go; if the lock
+the client learns at once that an operator has deleted the node, or that a client asks the holder to let go; if the lock
 has `on_revoke`, that watch is set at the grant. Without nodes, the heartbeat is a `sync`, as often as the proofs of
 waiters, in place of kazoo's ping. So the first hold finds a request old enough to prove its lease.
 
@@ -42,11 +42,11 @@ LATE_CREATE_WATCH = 10  # session timeouts
 LOOK_AGAIN = 60.0  # seconds
 # The shortest pause between two turns of the keeper.
 SHORTEST_PAUSE = 0.01  # seconds
-# The keeper asks the leader about so many nodes at a time, at most.
+# The most nodes about which the keeper asks the leader at a time.
 MOST_ASKED = 1000
 # The size of a multi without its checks.
 MULTI_BYTES = 9
-# A multi that checks so many nodes takes about twice as long as one that checks a single node.
+# How many nodes one multi checks. It takes about twice as long as a multi that checks a single node.
 NODES_PER_MULTI = 100
 
 
@@ -56,7 +56,7 @@ class Heartbeat:
     Args:
         client: the session.
         watcher: the one watcher of all its watches.
-        asked: called with the ticket of a hold, once for each time that somebody asks its holder to let go; returns
+        asked: called with the ticket of a hold, once for each time that a client asks its holder to let go; returns
             whether there is a holder to be told.
     """
 
@@ -81,7 +81,7 @@ class Heartbeat:
         self._looked_again = -math.inf
         # The awaited nodes that the leader lacked at an earlier question.
         self._unknown: set[str] = set()
-        # The paths that the keeper has yet to list on this connection.
+        # The paths that the keeper still has to list on this connection.
         self._unlisted: set[str] = set()
 
     def reset(self) -> None:
@@ -261,7 +261,7 @@ class Heartbeat:
         if deleted:
             self.note_deleted(ticket)
         elif ticket.state is State.HELD:
-            # Somebody may ask the holder to let go.
+            # A client may ask the holder to let go.
             self.watch_hold(ticket)
 
     def note_deleted(self, ticket: Ticket) -> None:

@@ -21,7 +21,7 @@ AfterLimit: TypeAlias = Literal["warn", "lose"]
 
 
 class Limit(NamedTuple):
-    """For how long a hold may last; of a ticket, when it will have lasted for so long.
+    """The limit of a hold; for a ticket, also the time at which its hold reaches the limit.
 
     Attributes:
         seconds: for how long.

@@ -103,7 +103,7 @@ def owned_by(owner: int) -> Iterator[Hold]:
 
 
 class Possession(NamedTuple):
-    """What a client keeps on the server for an object that is no lock, such as the claim of an item.
+    """What a client keeps on the server for an object that is not a lock, such as the claim of an item.
 
     Attributes:
         mode: what it is, in a word.
@@ -119,7 +119,7 @@ class Possession(NamedTuple):
 
 
 class Revocable(Protocol):
-    """A lock whose user wants to know when somebody asks the holder to let go."""
+    """A lock whose user wants to know when a client asks the holder to let go."""
 
     def _start_on_revoke(self) -> None:
         """Call `on_revoke` on a thread of its own; errors as `LossObserver._start_on_lost`."""
@@ -311,7 +311,7 @@ class PathState:
         self.last_seen = seen
 
     def note_holders(self, role: str, nodes: Sequence[str], grants: int) -> None:
-        """Note the nodes that hold, as a query has read them that began after so many `grants`."""
+        """Note the nodes that hold, as read by a query that began when `self.grants` was `grants`."""
         with self.session.lock:
             others = sum(not self.session.registry.is_own(node) for node in nodes)
             self.elsewhere[role] = others if self.grants == grants else min(others, self.most)
@@ -421,7 +421,7 @@ class PathState:
             self._tell(hold)
 
     def tell_asked(self, ticket: Ticket) -> bool:
-        """Report that somebody asks the holder to let go, on threads of their own; with the session's lock held.
+        """Report that a client asks the holder to let go, on threads of their own; with the session's lock held.
 
         Returns:
             Whether there is a holder. Otherwise the node is about to become a hold, and is then read again.
@@ -534,7 +534,7 @@ def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
 
     Args:
         hold: the hold.
-        owed: how many levels the thread has yet to settle after this error; those of the hold, unless given.
+        owed: how many levels the thread still has to settle after this error; those of the hold, unless given.
     """
     owed = hold.depth if owed is None else owed
     if not owed:

@@ -77,8 +77,8 @@ class HoldReport(NamedTuple):
     Attributes:
         path: the primitive's path, without the chroot.
         kind: its class.
-        mode: "read", "write" or "permit"; of what is no lock, "claim", "party" or "member"; empty if the class has one
-            mode only.
+        mode: "read", "write" or "permit"; for other holds than those of locks, "claim", "party" or "member"; empty if
+            the class has one mode only.
         token: the fencing token.
         since: when the hold began, by this machine's clock.
         held_for: for how many seconds it has lasted; of a lost one, until its loss was noticed.
@@ -125,7 +125,7 @@ class WaitReport(NamedTuple):
         mode: as of a hold.
         since: when the wait began, by this machine's clock.
         waited: for how many seconds it has lasted.
-        timeout: for how many seconds it lasts at most; None for ever.
+        timeout: for how many seconds it lasts at most; None if it may last forever.
         owner: the thread or task that waits.
         awaits: the nodes for whose change it waits; none while it asks ZooKeeper, or waits for its turn among the
             threads of this process.
@@ -162,7 +162,7 @@ class ClientReport(NamedTuple):
         session: its session id, a signed number; None between two sessions.
         timeout: its session timeout, in seconds; infinite before the first connection.
         lease: for how many seconds its holds last if no server replies; None without a session. Without a hold it may
-            be over, which is no fault.
+            be over, which does not matter.
         holds: what it holds, by path.
         waits: its calls that wait, the longest first.
     """
@@ -232,7 +232,7 @@ def inspect() -> Inspection:
 
 
 class _Seen:
-    """One client, as its tables are at the moment.
+    """A copy of one client's tables.
 
     Attributes:
         owners: the owners of its holds, by the prefixes of their nodes.
@@ -249,7 +249,7 @@ class _Seen:
         self.owners = {hold.ticket.prefix: hold.owner for hold in self._holds}
 
     def report(self, owners: dict[str, int]) -> ClientReport:
-        """Return what is to tell of the client, given the owners of all holds of the process."""
+        """Return the report of the client, given the owners of all holds of the process."""
         session = self._session
         lease, present = session.registry.lease, session.registry.session
         return ClientReport(
@@ -349,7 +349,7 @@ def state_of(session: Session) -> str:
 
 
 def report_owner(owner: int, frames: Mapping[int, FrameType]) -> OwnerReport:
-    """Return what is to tell of an owner, given the innermost frame of each thread."""
+    """Return the report of an owner, given the innermost frame of each thread."""
     if (task := task_of(owner)) is not None:
         gone = "its event loop is closed" if task.get_loop().is_closed() else ""
         gone, at = "its task has ended" if task.done() else gone, _place(_frames_of_task(task))

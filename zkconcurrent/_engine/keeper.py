@@ -3,7 +3,7 @@
 In each turn the keeper starts threads, and does the work that is due in the session. It refers to the session only
 during a turn, so that a client which the program drops is freed. It ends with a client that is stopped and has no
 primitive left, and the next primitive begins another one. It logs on a thread of its own: a log handler that blocks,
-as one that writes to a pipe which nobody reads, would stop the heartbeat.
+as one that writes to a full pipe without a reader, would stop the heartbeat.
 
 A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
 thread, which has the lock, does the due work in its place. No other thread could: so a keeper that misses the lock

@@ -45,7 +45,7 @@ class Listener:
         self._client = client
         self._began = began
         self._ended = ended
-        # When this first found that the client has never been connected; infinity once that was logged.
+        # When this first found that the client has never been connected; infinity after it has logged that.
         self._tries_since: float | None = None
 
     def begin(self) -> None:
@@ -114,7 +114,7 @@ class Listener:
             tree = client.link.client.unchroot(path)
             client.post(partial(client.registry.note_change_in, tree, tree))
 
-    # -- called by the keeper, or kazoo's thread: a connection that nothing has told of --------------------------------
+    # -- called by the keeper, or kazoo's thread: a connection that nothing has reported -------------------------------
 
     def adopt(self) -> None:
         """Take over a connection that is older than the library, once its timeout is known."""

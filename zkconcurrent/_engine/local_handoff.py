@@ -158,7 +158,7 @@ class LocalHandoff:
             # entered, and waits in ZooKeeper's queue for this very node.
             return False
         if ticket.asked_at:
-            # Somebody has asked this holder to let go; nobody would ask the next one.
+            # A client has asked this holder to let go, and would not ask the next one.
             return False
         if self._next_waiter() is None or self._handovers >= MOST_HANDOVERS or not self._turn_lasts():
             return False

@@ -1,4 +1,4 @@
-"""The events: what listeners are told of each acquire, of the hold that follows, and of its end.
+"""The events: what listeners are told about each acquire, the hold that follows, and its end.
 
 `add_listener` says when each is told. They are plain data: a listener may keep them, or pass them on to another thread.
 """
@@ -26,7 +26,7 @@ def fold(path: str) -> str:
 class OfClient:
     """Something that has happened to a client.
 
-    The client is no field: an event in a queue must not keep it alive, nor can another process have it.
+    The client is not a field: an event in a queue must not keep it alive, and another process can't have it.
     """
 
     __slots__ = ("_client",)
@@ -142,7 +142,7 @@ class DeadlockFound(LockEvent):
 
 @dataclass(slots=True)
 class DeadlockVictim(LockEvent):
-    """The acquire would have waited for ever, and has raised this error.
+    """The acquire would have waited forever, and has raised this error.
 
     Attributes:
         waited: after how many seconds.

@@ -38,7 +38,7 @@ class WaitedFor(Protocol):
 LongWait: TypeAlias = "tuple[WaitedFor, int, float, float | None]"
 """The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
 
-Each acquire makes one, so it is no class, which would take longer.
+Each acquire makes one, so it is not a class, which would take longer.
 """
 
 

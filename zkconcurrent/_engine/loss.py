@@ -25,7 +25,7 @@ class LossObserver(Protocol):
 
 
 class LossListener(Protocol):
-    """An object that is told of losses."""
+    """An object that is notified of losses."""
 
     @property
     def over(self) -> bool:
@@ -46,7 +46,7 @@ class Loss:
     Attributes:
         told: the holds are lost.
         reported: the keeper starts the observers' threads.
-        listeners: the objects to tell of the loss, such as the joint losses of which it is a part.
+        listeners: the objects that are notified of the loss, such as the joint losses of which it is a part.
     """
 
     __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "reported", "told")
@@ -68,7 +68,7 @@ class Loss:
         return self._event
 
     def add(self, listener: LossListener) -> bool:
-        """Have a listener told of the loss; return whether the loss has come already."""
+        """Add a listener for the loss; return whether the loss has come already."""
         self.listeners = (*(each for each in self.listeners if not each.over), listener)
         return self.told
 

@@ -1,8 +1,8 @@
 """The metrics: one table of instruments, of which `zkconcurrent.otel` and `zkconcurrent.prometheus` make their own.
 
-What is counted and measured comes from the events. What is so at the moment (waits, holds, the oldest hold, the state
-of the clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no
-interrupt or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
+What is counted and measured comes from the events. The current state (waits, holds, the oldest hold, the state of the
+clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no interrupt
+or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
 
 No attribute has more values than a process may export: a lock is named by its label, else by its path with `*` for each
 id, below the namespace if there is one, and once there are `MOST_NAMES` of these, all further locks are named `OTHER`.
@@ -168,7 +168,7 @@ def records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], 
 
 
 class Recorder:
-    """A listener that records events, and reads what is so at the moment.
+    """A listener that records events, and reads the current state.
 
     Args:
         sessions: those to listen to; None stands for all of the process.
@@ -202,7 +202,7 @@ class Recorder:
         self._names: set[str] = set()
         # R4: each new name takes one.
         self._free = [None] * MOST_NAMES
-        # The locks that were told of: one that is neither held nor awaited at the moment has 0.
+        # The locks that have had events: one that is now neither held nor awaited has 0.
         self._locks: dict[Values, None] = {}
         self._removes = [telling.add(self, each, self._base or "/") for each in sessions]
 
@@ -272,10 +272,10 @@ class Recorder:
         return told.primitive, name, told.mode
 
     def observe(self) -> dict[Instrument, dict[Values, float]]:
-        """Return what is so at the moment, for each instrument that is observed."""
+        """Return the current value of each observable instrument."""
         only = [ref() for ref in self._only]
         living: list[Any] = living_sessions()
-        # In a forked child, those of the parent are no clients of this process.
+        # In a forked child, the parent's clients do not count.
         sessions = [each for each in living if not each.forked and (not only or each in only)]
         return self._active(sessions) | _clients(sessions)
 
@@ -320,7 +320,7 @@ def _stories(session: Session) -> Iterable[telling.Story]:
     found = [call.story for call in session.calls]
     found += [ticket.story for ticket in list(session.registry.tickets.values()) if ticket.state is State.HELD]
     states = session.directory.states()
-    # The holds of detached locks, which are no client's.
+    # The holds of detached locks, which belong to no client.
     for stories in [each for state in states for each in list(getattr(state, "stories", {}).values())]:
         found += stories
     return [story for story in dict.fromkeys(found) if story is not None]

@@ -1,4 +1,4 @@
-"""Operations: how each is performed for the recipe that has yielded it. One table, `POLICIES`, tells of all.
+"""Operations: how each is performed for the recipe that has yielded it. One table, `POLICIES`, has all.
 
 Most operations are a request, or several that are sent together: `_request` sends them, waits for the replies, and
 sends again what may be repeated. The others wait, or act on a ticket; each has its own steps here.
@@ -175,7 +175,7 @@ def _new_ticket(call: RunningCall, step: op.NewTicket) -> Steps[Ticket]:
         try:
             return call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
         except op.SessionExpired:
-            # It ended just now: the call waits for the next one.
+            # The session has ended since: the call waits for the next one.
             continue
 
 
@@ -379,7 +379,7 @@ class Policy(NamedTuple):
     Attributes:
         steps: makes the steps that perform it. Unless given, they send the request and wait for its reply.
         send: sends the request; called with the call, the operation, what the reply is to wake, and the watcher to
-            leave. None if the operation is no request.
+            leave. None if the operation sends no request.
         repeats: the request is sent again after a lost connection; otherwise the recipe gets `ConnectionLost`.
         answers: the failures that are results, with their values; all others are raised.
         result: a function that makes the result from the operation and the reply's value.

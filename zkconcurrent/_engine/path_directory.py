@@ -95,7 +95,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         return [ref.key for ref in self.valuerefs()]
 
     def tell_asked(self, ticket: Ticket) -> bool:
-        """Report that somebody asks the holder with this ticket to let go; see `PathState.tell_asked`."""
+        """Report that a client asks the holder with this ticket to let go; see `PathState.tell_asked`."""
         state = self.get(ticket.path)
         return state is not None and bool(state.tell_asked(ticket))
 

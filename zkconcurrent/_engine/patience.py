@@ -5,7 +5,7 @@ A recipe has up to three ends:
 * The *deadline* bounds its waiting. Requests before the first wait get their replies even after the deadline, for a
   while: so a try sees a free lock, however short its timeout.
 * Once the deadline has been raised, the recipe has a moment to clean up. At the *cutoff* it is raised again.
-* A recipe that must not outlast an *outage* ends when the service has been out of reach for so long.
+* A recipe that must not outlast an *outage* ends when the service has been out of reach for that time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 
 from .._protocol.operations import DeadlinePassed, OutOfReach
 
-# A wait for what nothing reports looks again so often.
+# How often a wait looks again for a change that no event reports.
 POLL_INTERVAL = 0.5  # seconds
 CLEAN_UP_PATIENCE = 0.1  # seconds
 # The call of a recipe that has an outage to bear sleeps a little longer than that, so that it is over when it looks.
@@ -30,7 +30,8 @@ class Patience:
 
     Attributes:
         deadline: the deadline.
-        cutoff: when the recipe's time is up: at the deadline; once that has been raised, at the end of the clean-up.
+        cutoff: when the recipe's time is up: at the deadline; after the deadline was raised, at the end of the
+            clean-up.
     """
 
     __slots__ = ("_before_wait", "_down_since", "_replies_by", "cutoff", "deadline")
@@ -66,7 +67,7 @@ class Patience:
         self.cutoff = now + CLEAN_UP_PATIENCE
 
     def limit(self) -> float:
-        """Return when the deadline is to be raised in the recipe, if it sleeps for so long."""
+        """Return when to raise the deadline in the recipe, if it still sleeps then."""
         if self.cutoff is None:
             return math.inf
         return max(self.cutoff, self._replies_by) if self._before_wait else self.cutoff

@@ -20,7 +20,7 @@ EXPIRED = LossRecord(LossCause.SESSION_EXPIRED)
 
 
 class Registry:
-    """The tickets of one client: those that wait, those that are held, and those whose nodes it has yet to delete.
+    """The tickets of one client: those that wait, those that are held, and those whose nodes it still has to delete.
 
     Invariants:
         * every node that this client may have on the server belongs to a ticket in `tickets` or in `deletes`;
@@ -147,7 +147,7 @@ class Registry:
             self.recently_left.pop([*self.recently_left][0], None)  # noqa: RUF015
 
     def suspend_hold(self, ticket: Ticket) -> bool:
-        """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""
+        """Turn a hold into a waiter: its node is being deleted, which does not count as a loss; see `SuspendHold`."""
         if ticket.state is not State.HELD:
             return False
         ticket.become(State.QUEUED)

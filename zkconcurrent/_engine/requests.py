@@ -31,7 +31,7 @@ class RunningCall(Protocol):
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
         refused: the container that the servers have refused to make.
-        story: what listeners are told of the acquire that the call makes; None if nobody listens.
+        story: what listeners are told about the acquire that the call makes; None without listeners.
     """
 
     session: Session
@@ -172,7 +172,7 @@ def container_failure(call: RunningCall, step: op.EnsureContainer, error: Except
     if isinstance(failed, op.NoNode):
         if step.path.rpartition("/")[0] == call.refused:
             return failure(kazoo_errors.NoAuthError(), call.path)
-        # The server has removed the empty parent just now: the create fails, and the recipe makes the parent again.
+        # The server has removed the empty parent since: the create fails, and the recipe makes the parent again.
         return op.NodeExists() if step.path.count("/") > 1 else no_chroot(call)
     return failed
 

@@ -1,4 +1,4 @@
-"""The session, one for each client: it watches over everything that the client holds, waits for, or has yet to delete.
+"""The session of a client: it watches over everything that the client holds, waits for, or still has to delete.
 
 The registry has the state. This module runs the work around it:
 
@@ -65,7 +65,7 @@ class LeftTickets(NamedTuple):
     Attributes:
         paths: the primitive's path, until it is removed from the directory.
         tickets: the tickets to discard.
-        why: for the log, why nobody else releases what they hold; empty if the program knows that they are left.
+        why: for the log, why no other code releases what they hold; empty if the program knows that they are left.
     """
 
     paths: list[str]
@@ -96,7 +96,7 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
-        long_waits: the waits that the log tells of.
+        long_waits: the waits that are logged.
         deadlocks: the searches for deadlocks.
         teller: tells listeners of acquires and holds.
         hold_limits: the limits of holds.
@@ -199,14 +199,14 @@ class Session(ClientState):
 
     @property
     def suspect(self) -> bool:
-        """Whether the service is out of reach at the moment."""
+        """Whether the service is out of reach now."""
         return self._suspect or not self.link.connected
 
     # -- the begin and the end of a session ----------------------------------------------------------------------------
 
     def _begin(self, lease: Lease) -> None:
         if self.link.session() not in (None, lease.session):
-            # The session was adopted just as it ended, and the client has another one by now.
+            # The session was adopted just as it ended, and the client has another one already.
             return
         self.registry.opened(lease)
         self.heartbeat.reset()
@@ -415,7 +415,7 @@ class Session(ClientState):
     def _is_over(self, now: float) -> bool:
         """Return whether the client was stopped a while ago, and nothing is left that could need the keeper.
 
-        Else its thread would go on until the garbage collector finds the client, which refers to itself.
+        Otherwise its thread would go on until the garbage collector finds the client, which refers to itself.
         """
         self._stopped_since = min(self._stopped_since, now) if self.link.stopped else math.inf
         # A client that was never connected may be about to start.

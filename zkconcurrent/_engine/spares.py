@@ -17,7 +17,7 @@ from .client_state import ClientState
 
 SPARES = 1_000
 SPARE_FOR = 60.0  # seconds
-# At most so many deletes are under way. A heartbeat's reply comes behind theirs, and the lease can't wait for long.
+# The most deletes under way at a time. A heartbeat's reply comes behind theirs, and the lease can't wait for long.
 TOGETHER = 100
 
 Spare = tuple[str, int]
@@ -60,7 +60,7 @@ class Spares:
         self._send(now)
 
     def _give_up(self, spare: Spare) -> None:
-        # R4: an object may have taken the receipt just now, which `remove` reports.
+        # R4: an object may have taken the receipt meanwhile, which `remove` reports.
         with suppress(ValueError):
             self.left.remove(spare)
             self.leaving[spare] = -math.inf

@@ -45,7 +45,7 @@ from .keeper import Helper, Keeper
 from .loss_cause import cause_of, was_lost, words
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
-# An acquire that waits for nobody is over sooner, if ZooKeeper is in reach.
+# An acquire that waits for no holder is over sooner, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
 
@@ -72,10 +72,10 @@ class Registration:
         return (self.session is None or self.session() is client) and path.startswith(f"{self.below}/")
 
 
-# R4: a dictionary, as it changes in one step. Empty: nobody listens, and an acquire tests no more than that.
+# R4: a dictionary, as it changes in one step. Without listeners it is empty, and an acquire tests only that.
 registered: dict[Registration, None] = {}
 _numbers = itertools.count(1)
-# The threads that may be telling just now: an interrupt may leave one behind.
+# The threads that may be calling listeners now: an interrupt may leave one behind.
 _telling: set[int] = set()
 _CALL = methodcaller("__call__")
 
@@ -99,7 +99,7 @@ def add(listener: Listener, session: ClientState | None = None, below: str = "/"
 
 
 def check_listener(listener: object) -> None:
-    """Refuse what is no listener.
+    """Refuse anything that can't be a listener.
 
     Raises:
         TypeError: it can't be called, or is a coroutine function.
@@ -123,7 +123,7 @@ def in_listener() -> bool:
 
 
 def log_failure(listener: Listener) -> None:
-    """Log the error that a listener has raised just now, whatever a log handler of the program raises."""
+    """Log the error that a listener has raised, whatever a log handler of the program raises."""
     with suppress(Exception):
         log.exception("a listener failed, and its next errors are not logged: %r", listener)
 
@@ -150,7 +150,7 @@ class Part:
         self.calls: Iterable[Callable[[], object]] = iter(calls)
 
     def tell(self) -> None:
-        """Tell those who are left. Only an error that is no `Exception` leaves this."""
+        """Tell those who are left. Only an error that is not an `Exception` leaves this."""
         while True:
             try:
                 # R4: to take one and to call it is one step.
@@ -256,7 +256,7 @@ class Story:
                 ticket.story = None
 
     def doubt(self, suspect: bool) -> None:
-        """Record that the hold is suspect, or is no more; for the keeper, with the session's lock held."""
+        """Record that the hold is suspect, or no longer suspect; for the keeper, with the session's lock held."""
         if suspect is not self.suspect and self._acquired is not None:
             left = self._client.registry.lease.end - self._client.clock()
             if suspect:
@@ -316,7 +316,8 @@ class Story:
     def stage(self) -> tuple[str, float]:
         """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines.
 
-        An acquire that waits for ZooKeeper to be in reach waits, too: nobody has said so, and it shows by its length.
+        An acquire that waits until ZooKeeper is in reach counts as a wait, too. No event reports that, so its length
+            decides.
         """
         if "end" in self._parts:
             return "", 0.0
@@ -437,9 +438,9 @@ class Teller:
         self._helper = Helper(keeper, "events", self._work)
 
     def begin(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
-        """Return the story of an acquire; None if nobody listens to it."""
+        """Return the story of an acquire; None without listeners for it."""
         listeners = [each for each in list(registered) if each.hears(self.client, path)]
-        # A listener's own calls are not told: to tell of them could go on for ever.
+        # A listener's own calls have no events: these could go on forever.
         return Story(self, kind, path, mode, owner, label, listeners) if listeners and not in_listener() else None
 
     def note(self, ticket: Ticket) -> None:
@@ -505,7 +506,7 @@ class Teller:
     def _finish(self, story: Story, *, patient: bool = False) -> None:
         """Tell a story that was noted."""
         story.flush(patient=patient)
-        # Only now: until it is told, the owner must find it here. It may be noted again meanwhile.
+        # Remove it last: until it is told, the owner must find it here. It may be noted again meanwhile.
         if not story.in_doubt:
             with suppress(ValueError):
                 self.untold.remove(story)

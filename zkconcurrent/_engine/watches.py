@@ -1,12 +1,12 @@
 """Background removals: a wait that ends without its event leaves a watch, which the server and kazoo would keep.
 
-A watch that nobody has needed for `LINGER` seconds is removed. So a loop that waits at one path again and again sends
+A watch that no wait has needed for `LINGER` seconds is removed. So a loop that waits at one path again and again sends
 no request more. The keeper sends the removals of many watches together.
 
 The registry notes the paths, and knows who waits: a wait registers, with the session's lock held, before it sends the
-request that sets its watch. So a removal that is sent with the lock held, while nobody waits, comes before that request
-on the connection, and takes no watch of a later wait along. Whether the program has a watcher of its own at the path is
-decided as the removal goes out: see `_kazoo/watches.py`.
+request that sets its watch. So a removal that is sent with the lock held, while no call waits, comes before that
+request on the connection, and takes no watch of a later wait along. Whether the program has a watcher of its own at the
+path is decided as the removal goes out: see `_kazoo/watches.py`.
 
 A lost connection ends all watches, so nothing is left to be removed.
 """
@@ -58,7 +58,7 @@ class Watches:
         return LINGER if self._client.registry.left or self._idle else math.inf
 
     def remove_idle(self, now: float) -> None:
-        """Remove the watches that nobody has needed for a while. For the keeper."""
+        """Remove the watches that no wait has needed for a while. For the keeper."""
         link, registry = self._client.link, self._client.registry
         if not link.connected:
             registry.left.clear()
