@@ -28,8 +28,8 @@ from .._runtime.clock import monotonic
 from .._runtime.this_process import choices
 from .private_parts import PrivateParts
 
-# An attempt to connect gets one of at least so many shares of the session timeout. So a hold outlives one attempt that
-# gets no reply.
+# An attempt to connect gets one share of the session timeout, out of at least this many. So a hold outlives one attempt
+# that gets no reply.
 SHARES = 4
 # In seconds: how long to wait for a resolver if the last addresses are known.
 RESOLVER_PATIENCE = 0.1
@@ -106,7 +106,7 @@ class Addresses:
         self._lost_at = monotonic()
 
     def away_for_long(self) -> bool:
-        """Return whether the client has not been connected for a session timeout: it is no mere restart of a server."""
+        """Return whether the client was cut off for a session timeout, so longer than a server's restart takes."""
         return bool(monotonic() > self._lost_at + self._parts.requested_timeout)
 
     # -- what came of it -------------------------------------------------------------------------------------------

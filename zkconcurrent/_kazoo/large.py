@@ -1,8 +1,8 @@
 """Large requests and replies: whether parts of one pass over a slow link, and what the log says if they take too long.
 
 A link that still passes parts is slow, and not dead: a new connection would have to pass all of them again. While kazoo
-reads or writes, its thread counts the parts. A request may also wait in the socket's buffer, of which Linux tells how
-much the other end has yet to take.
+reads or writes, its thread counts the parts. A request may also wait in the socket's buffer. Linux shows how much of it
+the other end has not taken yet.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LargeMessages:
         self._is_reply = False
         # When that one began to pass.
         self._since = 0.0
-        # How many bytes the other end of the connection had yet to take, and the parts, at the last look.
+        # How many bytes the other end of the connection had not taken, and the parts, at the last look.
         self._untaken = self._seen = 0
         # How many connections in a row were lost with one under way.
         self._losses = 0
@@ -63,7 +63,7 @@ class LargeMessages:
 
     @property
     def untaken(self) -> int:
-        """How many bytes the other end of the connection has yet to take; 0 if the system does not tell."""
+        """How many bytes the other end of the connection has not taken yet; 0 if the system does not show that."""
         try:
             left = fcntl.ioctl(self._parts.socket.fileno(), termios.TIOCOUTQ, bytes(4))
         except (AttributeError, OSError, ValueError):
@@ -71,7 +71,7 @@ class LargeMessages:
         return int.from_bytes(left, sys.byteorder)
 
     def lost(self) -> None:
-        """Warn of a large message that has cost the connection, which may go on for ever; call this when it is lost."""
+        """Warn of a large message that has cost the connection, as it may again; call this when it is lost."""
         length, self.length = self.length, 0
         pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]
         if not pending:
@@ -88,7 +88,7 @@ class LargeMessages:
         timeout = self._parts.requested_timeout if handshake is None else handshake.timeout
         if times & (times - 1) or not times:
             return
-        # Of a transaction, the largest part.
+        # For a transaction, take the largest part.
         request = max(getattr(request, "operations", None) or [request], key=lambda each: len(each.serialize()))
         if since and took > 0.8 * timeout:
             log.warning(

@@ -142,7 +142,7 @@ class Link:
             return bool(routine.dead)
         # An exception that a signal handler raises within `Thread.is_alive()` makes CPython before 3.13 take the thread
         # for dead. So this does not call it, but reads the note that it keeps: an earlier call has made it, or a fork.
-        # kazoo's own event tells of any other end.
+        # kazoo's own event shows any other end.
         noted = getattr(routine, "_is_stopped", None)
         return not routine.is_alive() if noted is None or parts.connection.connection_stopped.is_set() else bool(noted)
 
@@ -153,7 +153,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether a server is connected at the moment."""
+        """Whether a server is connected now."""
         # kazoo's `connected` changes a moment later, on its thread: meanwhile, each request would be refused at once.
         return self.client.client_state in CONNECTED_STATES
 

@@ -23,7 +23,7 @@ from .sockets import FairHandler, is_open, receive
 CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # The replies of one handshake. Those of all mechanisms take fewer than ten.
 MOST_SASL_REPLIES = 100
-# In bytes: a reply of a handshake is far shorter. What is no ZooKeeper may send any number as the length.
+# In bytes: a reply of a handshake is far shorter. Something other than a ZooKeeper may send any number as the length.
 _LONGEST_REPLY = 1 << 20
 _NO_ZOOKEEPER = "no reply of a ZooKeeper"
 # In seconds: within this a client that is stopped gives a handshake up.
@@ -44,7 +44,7 @@ class Opening:
         clock: the clock of leases, and of the handshakes that begin them.
         handshake: the last handshake; None if it was over before this was made.
         old_timeout: the session timeout, in seconds, of a connection that is older than this; None while unknown.
-        on_old_timeout: called on kazoo's thread once that is known.
+        on_old_timeout: called on kazoo's thread once `old_timeout` is known.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
         sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
@@ -81,7 +81,7 @@ class Opening:
 
     @property
     def is_untold(self) -> bool:
-        """Whether kazoo's thread has yet to tell the session timeout of a connection that is older than this."""
+        """Whether the session timeout of a connection that is older than this is still unknown."""
         is_old = self.handshake is None and self.old_timeout is None
         return is_old and self._parts.client.client_state in CONNECTED_STATES
 
@@ -147,7 +147,7 @@ class Opening:
             self.addresses.hung_up = True
             if not self.addresses.away_for_long():
                 raise
-            # kazoo logs this. Of a client that was connected before, nothing else tells it.
+            # kazoo logs this. For a client that was connected before, nothing else reports this.
             why = WHY_NO_TLS if OF_TLS in str(error) else WHY_HUNG_UP
             raise kazoo_errors.ConnectionDropped(f"{error}; {why}") from None
         if type(request) is Connect:
@@ -193,11 +193,11 @@ class Opening:
     def read(self, sock: socket.socket, length: int) -> bytes:
         """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
 
-        kazoo counts the time anew with each byte, and hears of no stop meanwhile. So a host that sends a byte now and
-        then would keep the client from all other servers, and its `stop()` from returning.
+        kazoo counts the time anew with each byte, and does not notice a stop meanwhile. So a host that sends a byte now
+        and then would keep the client from all other servers, and its `stop()` from returning.
 
         Raises:
-            ConnectionDropped: the connection broke, or this is no server.
+            ConnectionDropped: the connection broke, or the other end is not a ZooKeeper.
             Exception: the handler's timeout.
         """
         handler, got = self._parts.connection.handler, b""

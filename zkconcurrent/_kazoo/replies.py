@@ -179,7 +179,7 @@ _REASONS = {
     ),
     kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
     kazoo_errors.UnimplementedError: _TOO_OLD,
-    # Of a request that has a part which the server does not know.
+    # The error for a request with a part that the server does not know.
     kazoo_errors.MarshallingError: _TOO_OLD,
     kazoo_errors.SessionClosedRequireSaslError: (
         "the servers demand credentials: a user and a password (auth_data), or SASL (sasl_options)"

@@ -89,7 +89,7 @@ def refuse_of_other_sessions(parts: PrivateParts) -> None:
 
     A thread looks which session is open before it makes a request. The thread may be suspended in between until the
     session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
-    would then meet the next owner's node, and a create would make a node that nobody knows.
+    would then meet the next owner's node, and a create would make a node that no client knows.
     """
     queue = parts.queue
     while queue and getattr(queue[0][1], "session", None) not in (None, parts.session_id):

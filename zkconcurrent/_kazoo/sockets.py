@@ -134,7 +134,7 @@ def _closed() -> OSError:
 
 
 def raise_interrupt(error: OSError) -> None:
-    """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
+    """Raise an error again if a signal handler raised it, not a system call: for example an alarm's TimeoutError."""
     if error.errno is None:
         raise error
 

@@ -271,7 +271,8 @@ class Transport:
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping, unless callers have sent a request since the last one: any request does as well.
 
-        Nor behind a large request that is on its way: kazoo would take the link for dead, as no reply comes so soon.
+        Behind a large request that is on its way, send none either: kazoo would take the link for dead, as no reply
+            comes so soon.
         """
         turn = self._turn
         lately, self._sent_lately = turn is not None and self._sent_lately, False
@@ -412,7 +413,7 @@ class Transport:
             # R1: the reply may come before `send` returns.
             pending.append(entry)
             turn.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
-            # The connection may have been lost just now, with this entry too late to be failed with the others.
+            # The connection may have been lost meanwhile, with this entry too late to be failed with the others.
             if not (lost := self._turn is not turn) and not more:
                 self._sent_lately = True
                 # `suppress` would cost more, on every request.
@@ -450,7 +451,7 @@ class Transport:
             elif not wait_for_files([sock], [], [], timeout)[0]:
                 raise self._handler.timeout_exception("socket time-out during read")
         turn = self._turn
-        # If the turn is not free, a caller is sending just now.
+        # If the turn is not free, a caller is sending now.
         if turn is not None and turn.sending and turn.take(0):
             turn.lock.release()
         reply = bytes(ahead[:length])
