@@ -13,7 +13,7 @@ _STAT = struct.Struct("!qqqqiiiqiiq")
 
 
 class Malformed(Exception):
-    """The bytes are no request."""
+    """The bytes do not form a request."""
 
 
 class Reader:
