@@ -126,7 +126,7 @@ class _View:
 
 
 def queue_of(path: str, names: Listing) -> _Queue | None:
-    """Return the queue that a listing shows; None if it could not be listed, or has nodes that are no contenders."""
+    """Return the queue that a listing shows; None if it could not be listed, or has nodes that are not contenders."""
     if names is None:
         return None
     rule = next((_RULES[role] for name in names if (role := role_of(name)) in _RULES), MUTEX)

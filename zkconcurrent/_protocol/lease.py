@@ -1,18 +1,18 @@
 """The lease: the time until which a session surely lives, by the requests that succeeded and the local clock.
 
 A client holds while its session lives, and a client that is cut off does not learn of the session's end. So it must
-know a moment `r` at which the leader had surely heard of the session: that leader, or any later one, keeps the session
-until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
+know a moment `r` at which the leader had surely heard from the session: that leader, or any later one, keeps the
+session until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
 
 * W, a write that succeeded. A majority has logged it, so its leader was the leader, the session lived, and any later
   leader began after W was sent, and started all session clocks anew. A reply to a read, ping or `sync` proves none of
   that: a leader that has lost its followers still replies to them.
-* What W's leader knew. A leader hears of a session's requests to a follower only through the follower's replies to its
-  pings, every half tick. Let X be a request that goes by the leader and was answered before W was sent, and q one
-  that was answered a gap, longer than half a tick, before X was sent. Then the leader has pinged the follower between
-  the reply to q and the reply to X; the ping came before X's reply, the follower's reply to it came before W, and it
+* What W's leader knew. A leader learns of a session's requests to a follower only through the follower's replies to its
+  pings, every half tick. Let X be a request that goes by the leader and was answered before W was sent, and q one that
+  was answered a gap, longer than half a tick, before X was sent. Then the leader has pinged the follower between the
+  reply to q and the reply to X; the ping came before X's reply, the follower's reply to it came before W, and it
   reported q. All three channels keep their order, so no bound on any delay is needed: when the leader handled W, it
-  knew that the session was heard of when q was sent, or later.
+  knew that the session had lived when q was sent, or later.
 
 The request that opened the connection is such a q by itself: the leader answers it.
 
@@ -108,7 +108,7 @@ def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
 
 
 def proved(write_sent: float, log: Iterable[Exchange], connected: float, gap: float) -> float:
-    """Return when the leader that handled a write had surely heard of the session.
+    """Return when the leader that handled a write had surely heard from the session.
 
     Args:
         write_sent: when W, which succeeded, was passed on to be sent.
@@ -137,7 +137,7 @@ class Lease:
     Attributes:
         session: the session's id.
         timeout: the shortest timeout negotiated in the session's life, in seconds.
-        heard: when the leader had surely heard of the session: r.
+        heard: when the leader had surely heard from the session: r.
         end: the time until which the session surely lives.
         proved_until: the same, also after the session's end.
         over: the session has ended.
