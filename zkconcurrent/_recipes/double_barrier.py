@@ -286,7 +286,7 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     With `lists`, the wait also ends when any node comes or goes, or if `ready` is missing.
 
     Raises:
-        ForeignNodeError: the node is no party's.
+        ForeignNodeError: the node does not belong to a party.
     """
     get, listing = op.Get(f"{ticket.path}/{name}", ticket), op.Children(ticket.path, ticket)
     node, *listed = yield op.Watch(ticket, (get, listing) if lists else (get,))

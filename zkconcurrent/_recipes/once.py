@@ -50,7 +50,7 @@ class Mark(NamedTuple):
         """Parse a node.
 
         Raises:
-            ForeignNodeError: it is no mark.
+            ForeignNodeError: it is not a mark.
         """
         try:
             waited = json.loads(node.data)["waited"]

@@ -70,7 +70,7 @@ class ValueLayout(NamedTuple):
         return f"{self.path}/{QUEUE}"
 
     def check(self, node: op.Node) -> None:
-        """Refuse a node that is no value's.
+        """Refuse a node that does not belong to a value.
 
         Raises:
             ForeignNodeError: it is not persistent, or its data has another size.
@@ -243,7 +243,7 @@ def apply(batch: ValueBatch) -> Recipe[bool]:
         if looked:
             _, node, queue = yield op.Sync(at.path), op.Get(at.path), op.Children(at.queue)
             if node is None:
-                # The value was destroyed just now.
+                # The value was destroyed meanwhile.
                 batch.view.laid_out = False
                 continue
             at.check(node)

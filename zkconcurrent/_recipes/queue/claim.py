@@ -51,7 +51,7 @@ def acknowledge(item_call: ItemCall) -> Recipe[None]:
 
 
 def give_back(item_call: ItemCall) -> Recipe[None]:
-    """End a claim; the item is free again, in its place. A claim that is over is no error."""
+    """End a claim; the item is free again, in its place. If the claim is over, nothing changes."""
     view, taken = item_call.view, item_call.taken
     assert taken is not None
     try:

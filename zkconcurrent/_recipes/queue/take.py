@@ -137,7 +137,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
 
     Raises:
         ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
-            buried the item. Or its node is no item's.
+            buried the item. Or the node is not that of an item.
         NodeGone: our node in that queue is gone.
     """
     view, at, wanted = item_call.view, item_call.view.at, item_call.purpose
