@@ -6,7 +6,7 @@ at that moment would stay true, such as a clock that a test had replaced. `aio`,
 for tooz and Celery, are for some programs alone: each has an import of its own.
 """
 
-# Each `as` exports its name to type checkers, which would take an `__all__` that is no literal for an empty one.
+# Each `as` exports its name to type checkers: they would treat an `__all__` that is not a literal as empty.
 import typing as _typing
 
 from ._arguments.codec import BYTES as BYTES

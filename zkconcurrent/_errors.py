@@ -100,7 +100,7 @@ DeadlockEdge.__module__ = "zkconcurrent"
 
 
 class DeadlockError(ZkConcurrentError, RuntimeError):
-    """The call would wait for a hold that only the caller can end, so it would wait for ever; nothing has changed.
+    """The call would wait for a hold that only the caller can end, so it would wait forever; nothing has changed.
 
     Attributes:
         cycle: who waits for whom, from the caller on, if others are part of it; empty if the caller would wait for

@@ -50,7 +50,7 @@ __all__ = ["Beat", "Once"]
 Runs: TypeAlias = dict[str, float]
 """When each entry of a schedule was last sent, in seconds since 1970."""
 
-# By how many seconds the clocks of two beats may differ before the log tells of it.
+# By how many seconds the clocks of two beats may differ before the difference is logged.
 _MOST_AHEAD = 60.0
 _log = logging.getLogger(__name__)
 _clients: dict[tuple[str, int], Client] = {}
@@ -186,7 +186,7 @@ class Beat(Scheduler):
 
 
 def _label(task_id: str | None) -> str | None:
-    """Return the label of a task's lock: its id, or a hash of one that a program has given it and that is no label."""
+    """Return the label of a task's lock: the task's id, or a hash of an id that is not a valid label."""
     try:
         check_label(task_id or None)
     except ValueError:
@@ -236,7 +236,7 @@ class Once(celery.Task):
         if self.once_per is not None:
             check_period("once_per", self.once_per)
         if self.path is not None:
-            # Else the name, which the path has, may still be missing.
+            # Not earlier, as the name of the task, which the path contains, may be missing until now.
             _ = self._template
         return self
 

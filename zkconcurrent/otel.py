@@ -24,7 +24,7 @@ __all__ = ["instrument"]
 
 NAME = "zkconcurrent"
 ACQUIRE = "zkconcurrent.acquire"
-# A wait that lasted so long is a span of its own.
+# A wait that lasted at least this long is a span of its own.
 LONG = 0.001  # seconds
 
 

@@ -96,8 +96,8 @@ class DriverLock(locking.Lock):
         Args:
             blocking: whether to wait; a number is a timeout.
             shared: whether others may hold it, too, who acquire it so. A thread that shares it acquires it so again at
-                once, also by another object. There is no way from one mode to the other but a release.
-            timeout: for how many seconds to wait; None for ever.
+                once, also by another object. To change the mode, release first.
+            timeout: for how many seconds to wait; None waits forever.
         """
         blocking, timeout = utils.convert_blocking(blocking, timeout)
         lock = self._shared if shared else self._lock
@@ -165,7 +165,7 @@ class DriverLock(locking.Lock):
                 _log.warning("%s", lost, extra=fields)
                 return False, lost
             except BaseException:
-                # If an interrupt struck before the release, nobody would repeat that.
+                # If an interrupt strikes before the release, no caller repeats it.
                 insist(partial(self._drop, level, hold))
                 raise
         return True, None
@@ -261,12 +261,14 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         except (TimeoutError, RefusedError) as error:
             raise coordination.ToozConnectionError(str(error), cause=error) from error
         self._stopping = False
-        # One thread: a call sees what an earlier one has done, even if nobody has asked for that one's result.
+        # One thread, so that a call sees what an earlier one has done, even if no caller has asked for that one's
+        # result.
         self._worker = ThreadPoolExecutor(1, "zkconcurrent tooz")
 
     def stop(self) -> None:
         """Stop the client, which ends all that it holds, and leaves all groups; in a forked child, only forget it."""
-        # tooz would wait for each leave, and for a heartbeat that succeeds: for ever, while ZooKeeper is out of reach.
+        # tooz would wait for each leave, and for a heartbeat that succeeds. While ZooKeeper is out of reach, it would
+        # wait forever.
         self._joined_groups.clear()
         self._stopping = True
         super().stop()
@@ -375,7 +377,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             membership = self._memberships.pop(group_id, None)
             self._joined_groups.discard(group_id)
             if membership is not None:
-                # The node of a lost membership may be another process's by now.
+                # After a loss, the node may belong to another process.
                 if membership.lost.is_set():
                     raise coordination.MemberNotJoined(group_id, self._member_id)
                 membership.leave()
@@ -468,7 +470,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return Election(self.client, f"/leaders/{_named(group_id)}", id=_named(self._member_id))
 
     def run_elect_coordinator(self) -> None:
-        """Lead, where nobody leads; a member that has lost its leadership, and gets it anew, is told so again."""
+        """Lead each group that has no leader; a member that leads again after a loss is notified again."""
         for group_id, hooks in list(self._hooks_elected_leader.items()):
             if (led := self._terms.get(group_id)) is not None:
                 if led[0].remaining() > 0:
@@ -481,7 +483,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                 except TimeoutError:
                     continue
                 except BaseException:
-                    # If an interrupt struck after the grant, nobody would end the term.
+                    # If an interrupt strikes after the grant, no caller ends the term.
                     insist(leading._give_up)
                     raise
             hooks.run(coordination.LeaderElected(group_id, self._member_id))
@@ -500,7 +502,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except LockLostError:
                 return False
             except BaseException:
-                # If an interrupt struck before the term's end, nobody would repeat that.
+                # If an interrupt strikes before the term's end, no caller repeats it.
                 insist(leading._give_up)
                 raise
         return True

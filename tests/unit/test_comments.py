@@ -42,7 +42,7 @@ ODD = {
     r"\bhears? of\b|\bheard of\b": ("learns of, hears from", "The watches that hear of an event."),
     r"\btells? of\b|\btold of\b": ("shows, reports, logs", "The log tells of a long wait."),
     r"\b(?:what|What) is so\b": ("the state", "Return what is so."),
-    r"\bsuch (?:a )?one\b": ("name the thing", "Such a one is refused."),
+    r"\b[Ss]uch (?:a )?one\b": ("name the thing", "Such a one is refused."),
 }
 
 

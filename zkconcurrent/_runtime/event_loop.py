@@ -3,8 +3,8 @@
 The library blocks the calling thread, and a hold belongs to its thread. An event loop runs all its tasks in one thread.
 So while one task waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
 
-A notebook's kernel runs its cells in an event loop of its own. To the user, a cell without `await` is no task: it may
-block, and the holds of all cells are one thread's.
+A notebook's kernel runs its cells in an event loop of its own. To the user, a cell without `await` is not a task: it
+may block, and the holds of all cells are one thread's.
 """
 
 from __future__ import annotations

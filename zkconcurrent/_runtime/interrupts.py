@@ -69,7 +69,7 @@ def insist(step: Callable[[], object]) -> None:
 
 
 def check_depth(frames: int) -> None:
-    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
+    """Refuse to begin a call or block that could not end, because the stack has no room for these frames.
 
     A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
     need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an

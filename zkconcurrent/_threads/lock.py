@@ -32,7 +32,7 @@ class Lock(RevocableLock):
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
         on_suspect: called with the lock, and for how many seconds it surely lasts, on a thread of its own, each time
             that `suspect` becomes True.
-        on_revoke: called with the lock, on a thread of its own, once for each time that somebody asks the holder to let
+        on_revoke: called with the lock, on a thread of its own, once for each time that a client asks the holder to let
             go: by `revoke()`, or by Curator's `Revoker`.
         on_deadlock: what to do about a wait that closes a deadlock with others of any process. "warn" logs it. "raise"
             also ends a wait with `DeadlockError`: this one or, if the wait that closed the deadlock has "warn", another

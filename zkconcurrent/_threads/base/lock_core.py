@@ -370,7 +370,7 @@ class LockCore(QueueCore):
             depth: the depth of the hold.
 
         Raises:
-            DeadlockError: the owner would wait for its own hold, through another client, for ever.
+            DeadlockError: the owner would wait forever for its own hold, through another client.
         """
         steps = self.untold_steps(call, wait, deadline, owner, depth)
         return self.told_steps(call, wait, owner, steps)
