@@ -47,8 +47,8 @@ def credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without the user's password, and without the session's, which would let others take it over.
 
-    While no server replies, kazoo tells of each attempt, some ten times in 5 s, in the same words. Each of these
-    warnings, and that it connects to an address, is told once in `_SAME`; the others are logged at DEBUG.
+    While no server replies, kazoo logs the same warning for each attempt, some ten in 5 s. Each of these warnings, and
+    each address to which kazoo connects, is logged once in `_SAME`; the others are logged at DEBUG.
 
     Attributes:
         muted: log nothing: the interpreter exits, and closes the client.
@@ -58,7 +58,7 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
         if not callable(getattr(logger, "isEnabledFor", None)):
             raise TypeError(f"logger must be a logging.Logger, not {type(logger).__name__}")
         super().__init__(logger, {})
-        # When each of them was told last.
+        # When each message was last logged at its own level.
         self._told: dict[str, float] = {}
         self.muted = False
 

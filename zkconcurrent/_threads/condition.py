@@ -188,8 +188,9 @@ class Condition(Primitive):
                 raise
             except BaseException as error:
                 late = struck = error
-                # An error that strikes at every try is no interrupt, but that of too deep a recursion, say; so the
-                # tries are limited. Interrupts of the wait do not count: they may come for as long as it lasts.
+                # An error that strikes at every try does not come from an interrupt, but, for example, from too deep a
+                # recursion. So the tries are limited. Interrupts of the wait do not count: they may come as long as it
+                # lasts.
                 tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
         if late is not None:
             raise late

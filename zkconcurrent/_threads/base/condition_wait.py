@@ -117,7 +117,7 @@ class ConditionWait:
             try:
                 if lock.mine() is None:
                     yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
-                # A call of its own, which can be abandoned without the lock.
+                # This call is separate from the acquire, so it can be abandoned without the lock.
                 call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                 for ticket in self.call.tickets:
                     if not session.is_discarded(ticket):
