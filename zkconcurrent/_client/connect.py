@@ -45,7 +45,7 @@ _OF_THIS_PROCESS = (
     "`python -m zkconcurrent.testing --memory` in another terminal, and connect to the line that it prints"
 )
 _LOCAL = 'it is of a namespace("local"), which is of this process alone; several processes share one of connect()'
-# In seconds. Only a debugger, or a stop of the whole process, keeps the service from hearing of its client.
+# In seconds. Only a debugger, or a stop of the whole process, can keep this client silent.
 _LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.

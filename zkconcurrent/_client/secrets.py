@@ -83,6 +83,6 @@ class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
 
 
 def _without_secrets(request: Any) -> Any:
-    """Return a request of kazoo's, a named tuple, as it is logged."""
+    """Return a request of kazoo's, a named tuple, without its secrets."""
     hidden = {"auth", "passwd", "challenge"}.intersection(getattr(request, "_fields", ()))
     return request._replace(**dict.fromkeys(hidden, Secret())) if hidden else request

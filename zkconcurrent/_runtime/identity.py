@@ -191,7 +191,7 @@ def label(owner: int) -> str:
 
 
 def ended(owner: int) -> bool:
-    """Return whether the owner has ended, so that it can settle nothing any more."""
+    """Return whether the owner has ended, and so can no longer settle anything."""
     if owner < _FIRST:
         return False
     life = _living.get(owner)

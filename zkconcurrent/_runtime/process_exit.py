@@ -1,6 +1,6 @@
 """The end of the process, and a forked child.
 
-At the interpreter's exit the library deletes its nodes, also in a child of multiprocessing. A forked child inherits
+At the interpreter's exit the library deletes its nodes, even in a child of multiprocessing. A forked child inherits
 nothing of its parent's sessions.
 """
 

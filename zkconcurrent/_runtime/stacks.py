@@ -1,9 +1,9 @@
-"""Stacks: the frames of one, its generators, and those of other threads, which are read while no garbage is collected.
+"""Stacks: the frames and generators of one, and the stacks of other threads, read without garbage collection.
 
-CPython 3.11 makes the object of a frame as it is asked for, and that allocation may collect garbage. A finalizer then
-lets other threads run, and the one whose stack is read returns from just this frame: the reader gets an object of any
-type, walks in circles, or crashes. `sys._current_frames` besides holds a lock that every thread takes as it starts or
-ends, so all would stand still forever (gh-106883).
+CPython 3.11 makes the object of a frame on demand, and that allocation may collect garbage. A finalizer then lets other
+threads run, and the thread whose stack is read may return from this very frame: the reader gets an object of any type,
+walks in circles, or crashes. `sys._current_frames` also holds a lock that every thread takes when it starts or ends, so
+all would stand still forever (gh-106883).
 """
 
 from __future__ import annotations

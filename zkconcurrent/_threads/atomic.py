@@ -14,7 +14,7 @@ from .base.value_base import BaseValue
 
 
 class AtomicLong(BaseValue):
-    """A number of 64 bits that all processes share. Every change is applied exactly once, whatever replies are lost.
+    """A number of 64 bits that all processes share. Every change is applied exactly once, even if replies are lost.
 
     A number that was never set is 0. It outlives the processes that changed it. If a process dies during a change, the
     change may or may not be applied.
@@ -68,7 +68,7 @@ class AtomicLong(BaseValue):
         Raises:
             TypeError: the value is not an int.
             OverflowError: the value needs more bits than the number has.
-            OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
+            OutcomeUnknownError: the reply was lost, and so was the receipt that shows whether the change was applied;
                 or the client was stopped before it could be read.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path has other data, or other children.

@@ -119,7 +119,7 @@ class Election(PickledByPath):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>#<hex>`, where eight
-            random digits tell the client from others, as containers may have the same host and process.
+            random digits make it unique, as containers may have the same host and process.
         layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
             other.
         label: as for `Lock`, but it is not written into the nodes: these have the id.

@@ -49,8 +49,8 @@ class Lock(RevocableLock):
         TypeError: the path or the label is not a string, `hold_limit` is not a number, or a callback is not callable,
             or is a coroutine function.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
-            `hold_limit` is not above 0, `on_deadlock` or `on_hold_limit` is none of its words, or the label is empty,
-            too long or not printable.
+            `hold_limit` is not above 0, `on_deadlock` or `on_hold_limit` is an unknown word, or the label is empty, too
+            long or not printable.
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.

@@ -199,8 +199,8 @@ def namespace(
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
             of the names of ensembles, which are up to the program, to clients that are started.
         path: the base path of all names. No name can leave it.
-        on_deadlock: that of its locks, unless given to one: see `Lock`.
-        label: the same.
+        on_deadlock: the default for its locks: see `Lock`.
+        label: the default label of its objects.
 
     Raises:
         TypeError: the client is none of these, or an ensemble's name is not a string.

@@ -1,4 +1,4 @@
-"""`once_per`: at most one start of a job in each period, on all machines together, whatever dies.
+"""`once_per`: at most one start of a job in each period, on all machines together, even if processes die.
 
 `_recipes/once.py` decides which call runs, and describes the mark. `zkconcurrent run --once-per` uses `Job`, too.
 """

@@ -33,7 +33,7 @@ class Queue(QueueBase[T]):
 
     Invariant:
         Each item is acknowledged once. Each change is one request, which checks that its session lives, and writes a
-        receipt on condition of the receipt's version. So each change is applied once, whatever replies are lost.
+        receipt on condition of the receipt's version. So each change is applied once, even if replies are lost.
 
     Cost:
         `put`: one write, in one round trip; with a `maxsize`, two writes and four reads, in three round trips. `get`:
@@ -234,8 +234,8 @@ class DelayQueue(Queue[T]):
     consumer uses the new time within a second.
 
     `get` and `claim` wait until an item is due; `get_nowait` raises Empty if none is. As in java.util.concurrent,
-    `qsize`, `empty` and `full` count all items, also those that are not due; `join` waits for all items, too. Once the
-    queue is shut down, its last items can still be taken when they are due.
+    `qsize`, `empty` and `full` count all items, including those that are not due; `join` waits for all items, too. Once
+    the queue is shut down, its last items can still be taken when they are due.
 
     Args:
         client: see `Queue`.

@@ -41,7 +41,7 @@ class RLock(RevocableLock):
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
         ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness; or
-            an option is none of its words.
+            an option has an unknown value.
 
     Source:
         `threading.RLock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.

@@ -68,8 +68,8 @@ class ReadWriteLock(PickledByPath):
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
-        ValueError: the path is invalid, or this client already uses it for another primitive; or an option
-            is none of its words.
+        ValueError: the path is invalid, or this client already uses it for another primitive; or an option has an
+            unknown value.
 
     Source:
         java.util.concurrent's `ReentrantReadWriteLock`; ZooKeeper's shared locks recipe; Curator's

@@ -41,7 +41,7 @@ else:
 
 
 class SharedValue(BaseValue, Generic[T]):
-    """A value that all processes share. Every change is applied exactly once, whatever replies are lost.
+    """A value that all processes share. Every change is applied exactly once, even if replies are lost.
 
     `AtomicReference` is another name for it.
 
@@ -101,7 +101,7 @@ class SharedValue(BaseValue, Generic[T]):
         Raises:
             TypeError: the codec can't encode the value.
             RefusedError: the value is too large for a request.
-            OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
+            OutcomeUnknownError: the reply was lost, and so was the receipt that shows whether the change was applied;
                 or the client was stopped before it could be read.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not persistent, or has other children.

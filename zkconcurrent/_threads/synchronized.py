@@ -285,7 +285,7 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     `aio.synchronized`.
 
     A generator function holds the lock while its generator runs: from the first `next()` until it ends, is closed or
-    raises, also while suspended at a `yield`. The thread that takes the first step owns the hold, and may acquire the
+    raises, even while suspended at a `yield`. The thread that takes the first step owns the hold, and may acquire the
     lock again. Any thread may take the other steps; in each, the generator's own code may acquire the lock again.
     Whoever closes the generator ends the hold. Below `contextlib.contextmanager` it gives a `with` block.
 

@@ -97,7 +97,7 @@ class Condition(PrimitiveTwin):
                 await self._take_back(wait, error)
             finally:
                 if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
-                    # If the client is stopped, its session wakes no task any more.
+                    # If the client is stopped, its session no longer wakes tasks.
                     with suppress(ClientError):
                         self._in_background(core._pass_on())
             raise

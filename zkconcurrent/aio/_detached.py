@@ -1,4 +1,4 @@
-"""`DetachedLock` for tasks, over that of threads."""
+"""`DetachedLock` for tasks, which wraps the class for threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Dict` and `Set` for tasks, over those of threads: reads are plain, and writes are awaited."""
+"""`Dict` and `Set` for tasks, which wrap the classes for threads: reads are plain, and writes are awaited."""
 
 from __future__ import annotations
 

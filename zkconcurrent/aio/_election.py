@@ -1,4 +1,4 @@
-"""`Election` for tasks, over that of threads."""
+"""`Election` for tasks, which wraps the class for threads."""
 
 from __future__ import annotations
 

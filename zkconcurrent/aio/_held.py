@@ -37,6 +37,6 @@ class Held(HeldByTask):
         `release`.
 
         Raises:
-            RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.
+            RuntimeError: the hold has ended; or the block belongs to a MultiLock, which releases its locks together.
         """
         return ReleaseCompletion([] if self._begin_release() is None else [(self._core, self._hold)])

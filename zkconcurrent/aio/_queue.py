@@ -1,4 +1,4 @@
-"""`Queue`, `LifoQueue`, `PriorityQueue` and `DelayQueue` for tasks, over those of threads."""
+"""`Queue`, `LifoQueue`, `PriorityQueue` and `DelayQueue` for tasks, which wrap the classes for threads."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ class Claim(_queue_base.BaseClaim[T]):
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included, also by consumers that were killed.
+        attempts: how often it was claimed; this time counts, and so do the claims of killed consumers.
         fencing_token: a later claim of the same item has a greater one.
     """
 

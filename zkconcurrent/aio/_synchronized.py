@@ -49,7 +49,7 @@ class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
     lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` is a block.
 
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
-    from its first step until it ends, is closed or raises, also while suspended at a `yield`; after a `break` out of
+    from its first step until it ends, is closed or raises, even while suspended at a `yield`; after a `break` out of
     `async for`, the event loop closes it. The task that takes the first step owns the hold, and may acquire the lock
     again. Any task may take the other steps; in each, the generator's own code may acquire the lock again. Below
     `contextlib.asynccontextmanager` it gives an `async with` block.

@@ -300,7 +300,7 @@ class Acquirable(Twin, ABC, Generic[H]):
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
 
-        The loop of such a task is closed. The garbage collector ends the task in any thread, also in a thread that runs
+        The loop of such a task is closed. The garbage collector ends the task in any thread, even in a thread that runs
         another loop, whose tasks may have holds of their own.
         """
         gone = [forsake(core) for core in self._lock_cores()]

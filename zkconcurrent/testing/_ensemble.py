@@ -54,7 +54,8 @@ class Ensemble(Service):
             raise ValueError(f"an ensemble has at least three servers, not {n}")
         self._n = n
         self._route = route or (lambda _a, _b, peer: peer)
-        # In ticks. A leader drops a follower that it has not heard for syncLimit, and a follower its leader.
+        # In ticks. A leader drops a follower from which it has heard nothing for syncLimit; a follower does the same
+        # with its leader.
         self._settings = {"initLimit": 50, "syncLimit": 10, **(settings or {})}
         self._options = options
         self._each = each or (lambda _number: {})

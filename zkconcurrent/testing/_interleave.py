@@ -53,7 +53,7 @@ def interleave(
         RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
             `cancel_waits()`.
         TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
-        BaseException: the error of a call; of several, that of the first in the list.
+        BaseException: the error of a call; if several fail, that of the first in the list.
     """
     for func in (choose, *calls):
         check_callable("each call, and `choose`,", func)

@@ -1,4 +1,4 @@
-"""The handle of one hold, for all who work for it: on any thread, and whoever holds the lock later.
+"""The handle of one hold, for any thread that works for the hold, even when others hold the lock later.
 
 `lock.fencing_token` and the like refer to the caller's hold or, if it has none, to this process's newest. A handle
 always refers to its own hold.
@@ -165,7 +165,7 @@ class Held(HeldByThread):
         `release` that a subclass defines is not called.
 
         Raises:
-            RuntimeError: the hold has ended; or the block is that of a MultiLock, which releases its locks together.
+            RuntimeError: the hold has ended; or the block belongs to a MultiLock, which releases its locks together.
         """
         if (call := self._begin_release()) is not None:
             wait(call, self._core.released(call, self._hold))

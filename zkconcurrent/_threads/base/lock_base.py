@@ -1,4 +1,4 @@
-"""`LockBase`: the methods that all locks and semaphores share, those of `threading` and this library's extras."""
+"""`LockBase`: the methods that all locks and semaphores share, from `threading` and from this library."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
 
         The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
-        # An acquire may have been interrupted, and then again as it cleaned up: its ticket is still to be discarded.
+        # If an acquire was interrupted, and again in its clean-up, its ticket must still be discarded.
         self._session.sweep()
         self._session.check_lease()
         hold = self._lock_core.mine()

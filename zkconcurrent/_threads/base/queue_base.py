@@ -507,8 +507,8 @@ class Claim(BaseClaim[T]):
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included, also by consumers that were killed. A `get` whose codec
-            could not decode the item counts, too.
+        attempts: how often it was claimed; this time counts, and so do the claims of killed consumers. A `get` whose
+            codec could not decode the item counts, too.
         fencing_token: a later claim of the same item has a greater one.
     """
 

@@ -60,8 +60,8 @@ class ReentrantCore(LockCore):
 class Levels:
     """The levels of holds that a generator has, from its beginning to its end.
 
-    The generator keeps this in its local variable `levels`. So whoever runs or closes it has the holds: another thread,
-    a task of the event loop, or the garbage collector.
+    The generator keeps this in its local variable `levels`. So the code that runs or closes it has the holds, even on
+    another thread, in a task of the event loop, or in the garbage collector.
 
     Args:
         lock: the lock that the generator has just acquired.
