@@ -58,7 +58,7 @@ class RingMember(NamedTuple):
     token: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a document of JSON tells of it."""
+        """Return its fields for a document of JSON."""
         edge, info = self.edge, NodeInfo.parse(self.node.data)
         held = self.held and {"path": self.held.path, "node": self.held.name, "token": str(self.token)}
         return {

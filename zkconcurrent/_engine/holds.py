@@ -183,9 +183,9 @@ class PathState:
         kept: an object that lives as long as any state below the same root; only local namespaces have one.
         lock: the path of a condition's lock.
         path_check: this client's `PathCheck`, if the primitive needs one.
-        observers: the objects to tell of losses, by role.
-        revocable: the objects to tell that somebody asks the holder to let go, by role.
-        keeping: the objects that keep something here which is no hold of a lock.
+        observers: the objects that get the losses, by role.
+        revocable: the objects that are notified when a client asks the holder to let go, by role.
+        keeping: the objects that keep something here other than a hold of a lock.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         holders: those of this client's last listing.
         notes: how often calls that change that value, or wait for it, have noted it.

@@ -248,7 +248,7 @@ class Connection:
     def _count_descendants(self, reader: Reader) -> bytes:
         path, nodes = reader.path(), self._tree.nodes
         self._tree.find(path, self.ids)
-        # The root has two paths, "" and "/", and is no descendant of itself.
+        # The root has two paths, "" and "/", and is not a descendant of itself.
         return INT.pack(len(nodes) - 2 if path == "/" else sum(each.startswith(f"{path}/") for each in nodes))
 
     def _get_ephemerals(self, reader: Reader) -> bytes:

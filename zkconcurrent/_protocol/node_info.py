@@ -76,7 +76,7 @@ class NodeInfo(NamedTuple):
 
 
 def origin_of(candidate: bytes) -> tuple[str | None, int | None]:
-    """Return host and process of a candidate, by its node's data; None if these are no id that the library made."""
+    """Return host and process of a candidate, by its node's data; None for an id that the library has not made."""
     found = _CANDIDATE.fullmatch(candidate)
     return (None, None) if found is None else (found[2].decode("utf-8", "replace"), int(found[1]))
 

@@ -109,8 +109,8 @@ def destroy(tree: Tree) -> Recipe[Users]:
 
     One `multi` deletes all nodes, the folders of users included. A folder can only be deleted while it is empty, so the
     `multi` fails if a client uses the primitive. If there are more nodes than one request can name, the first `multi`
-    deletes the folders of users and some leaves; each later one fails if a client has made such a folder anew. It is no
-    error if the node is gone already.
+    deletes the folders of users and some leaves; each later one fails if a client has made such a folder anew. Nothing
+    changes if the node is gone already.
 
     Raises:
         ForeignNodeError: the path has other nodes; none of them was touched.

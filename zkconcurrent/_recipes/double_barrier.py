@@ -139,7 +139,7 @@ def _read_snapshot(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
 
 
 def _open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
-    """Open the barrier, unless a party has given up meanwhile; return what is so then.
+    """Open the barrier, unless a party has given up meanwhile; return the snapshot after that.
 
     Our own node is checked, so the `multi` fails if an operator has deleted that.
     """

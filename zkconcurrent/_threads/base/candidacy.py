@@ -401,7 +401,7 @@ class LeaderLock(LockBase):
         """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
 
         def begin(_: object) -> None:
-            # The seat is a thread's, also for a task.
+            # A thread of the library holds the seat, even if a task has called this.
             core = LeaderCore(self._path_state, self._rule, self._session.identity, self._data)
             core.label = self._label
             self._path_state.stand(core)
@@ -492,5 +492,5 @@ class LeaderLock(LockBase):
 
 
 def core_of_leader_lock(leader_lock: LeaderLock) -> LeaderCore:
-    """Return the machinery of a seat, for what is made of it."""
+    """Return the machinery of a seat."""
     return leader_lock._lock_core

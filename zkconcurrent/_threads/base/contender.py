@@ -61,7 +61,7 @@ class Contender(NamedTuple):
     first_seen_holding: datetime | None = None
 
     def whole_name(self) -> str:
-        """Return the words by which messages name it."""
+        """Return its name for messages."""
         return NodeInfo(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
 
     @classmethod

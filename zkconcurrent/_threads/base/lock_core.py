@@ -149,7 +149,7 @@ class QueueCore:
         return waiting, self._present(Contender.of(self.path, first, node))
 
     def look(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
-        """Return the look at the nodes ahead of a waiter, whose node has these data, if its owner has any holds."""
+        """Return what checks the nodes ahead of a waiter with these data; None if its owner holds nothing."""
         return partial(self._look, call, owner, deadline, data) if holds_of(owner) else None
 
     def _look(
@@ -202,11 +202,11 @@ class LockCore(QueueCore):
         identity: returns the caller: its thread, its greenlet or its task.
         holds: the holds in the lock's role, by owner.
         path_check: the check of the path, for a condition's own lock.
-        not_held: `threading`'s words for the error of a release without a hold.
-        over: the words for the use of a hold that has ended.
-        owned: only the owner of a hold can end it, also one that no block has acquired; None: its holds are no part of
-            a deadlock.
-        limit: for how long its holds may last; None for ever.
+        not_held: the message of `threading` for a release without a hold.
+        over: the message for the use of a hold that has ended.
+        owned: True if only its owner can end a hold, even one that no block has acquired. None if its holds can't be
+            part of a deadlock.
+        limit: how long its holds may last; None for no limit.
     """
 
     not_held = "release unlocked lock"
@@ -407,7 +407,7 @@ class LockCore(QueueCore):
         """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
         if not wait:
             return try_acquire(self.path, self.rule, node_data(owner, self.label), self.path_check)
-        # The wait of a condition, which must hold the lock again, can't be ended.
+        # A deadlock can't end the acquire of a condition's wait, which must hold the lock again.
         ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
         look = self.look(call, owner, deadline, data)

@@ -213,7 +213,7 @@ class EndWrite:
         self._map_write = map_write
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
-        """Give the writer back, or discard it if it is unknown what was applied."""
+        """Give the writer back; discard it if it is unknown whether the write was applied."""
         if (useless := self._map_write.finish_write()) is not None:
             self._session.dropped.append(LeftTickets([], [useless]))
             self._session.wake_keeper()

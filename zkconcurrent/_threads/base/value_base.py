@@ -64,7 +64,7 @@ class ValueState(SettlingState[ValueBatch]):
         view: the receipts of this client.
         combiner: that of the threads.
         loop_combiners: that of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
-        updating: the threads and tasks whose function for an `update` runs just now, and since when.
+        updating: the threads and tasks whose function for an `update` runs now, and since when.
     """
 
     def __init__(self, session: Session, kind: str, at: ValueLayout) -> None:
@@ -103,7 +103,7 @@ class ValueState(SettlingState[ValueBatch]):
             del change
 
     def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
-        """Begin the next batch, if this change is the first of it; else return None.
+        """Begin the next batch, if this change is its first; otherwise return None.
 
         Another thread may have made this change meanwhile, so `done` counts only under the lock.
         """
@@ -121,7 +121,7 @@ class ValueState(SettlingState[ValueBatch]):
             return change.batch
 
     def _lead_alone(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
-        """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
+        """Begin a batch of this change alone, without a turn or a place in the queue, unless it is made or under way.
 
         The call that this one interrupts may have both the turn and the place, and continues only when this one
         returns.
@@ -134,7 +134,7 @@ class ValueState(SettlingState[ValueBatch]):
             return change.batch
 
     def _waits_for_function(self, combiner: Combiner) -> bool:
-        """Return whether the turn is that of an `update` while a function runs that may wait for this very thread."""
+        """Return whether an `update` has the turn, and its function may wait for this very thread."""
         led, now = combiner.batch, self.session.now()
         return (
             led is not None
@@ -188,7 +188,7 @@ class ValueState(SettlingState[ValueBatch]):
                     self._pass_on(combiner)
 
     def _pass_on(self, combiner: Combiner) -> None:
-        """Wake the first change, because the change that was woken for its turn is gone."""
+        """Wake the first change, as the change that was woken for its turn is gone."""
         for change in [each for each in list(combiner.pending) if each.gone]:
             _remove(combiner, change)
         for change in list(combiner.pending)[:1]:
@@ -232,7 +232,7 @@ class BaseValue(Primitive):
         return ValueState(self._session, self._kind, self._at)
 
     def _begins_equal(self, at: ValueLayout) -> bool:  # noqa: ARG002
-        """Return whether the initial data of that layout are other bytes for our initial value."""
+        """Return whether that layout's initial data are other bytes for this object's initial value."""
         return False
 
     def _combiner(self) -> Combiner:
@@ -261,7 +261,7 @@ class BaseValue(Primitive):
                 updating.pop(me, None)
 
     def _change(self, decide: Decide[R], *, alone: bool = False) -> R:
-        """Make a change; return its result. One that goes `alone` is not made together with others."""
+        """Make a change; return its result. A change with `alone` is not made together with others."""
         state, combiner, me = self._path_state, self._combiner(), self._identity()
         if me in state.updating:
             raise RuntimeError(
@@ -275,7 +275,7 @@ class BaseValue(Primitive):
             steps: Steps[R] = state.changing(call, combiner, change, node_data(me))
             return self._await(call, steps)
         except BaseException:
-            # R3: the abandoned call has done this, unless a second interrupt kept it from that.
+            # R3: the abandoned call has done this, unless a second interrupt struck.
             state.leave(combiner, change)
             raise
 
