@@ -125,8 +125,8 @@ def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> N
 def test_a_create_that_straddles_an_expiry(
     applied: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """The answer to a create lost and the session expired: the old node is never taken for ours."""
-    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    """The answer to a create lost, and a new session while the old node exists: that is never taken for ours."""
+    client = connect(hosts=proxy.hosts, timeout=4, **FAST)
     lock = Lock(client, zk_path)
     with lock:
         pass
@@ -137,11 +137,12 @@ def test_a_create_that_straddles_an_expiry(
         waiting = in_thread(lambda: (lock.acquire(), lock.owner(), lock.fencing_token))
         fault.wait()
         eventually(lambda: client.state == KazooState.SUSPENDED)
-        connect(client_id=old).stop()  # closes the session
+        client._reset_session()  # no server has ended it
         proxy.resume()
         _, owner, token = waiting.result(20)
     assert owner.session == client.client_id[0] != old[0]
     assert owner.token == token
+    assert queued(zk, zk_path, 1)()
     lock.release()
     eventually(queued(zk, zk_path, 0))
 

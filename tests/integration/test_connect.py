@@ -169,10 +169,11 @@ def test_the_log_shows_no_password(proxy: Proxy, zk_path: str, caplog: pytest.Lo
 
 
 @pytest.mark.fault(331)
-def test_a_host_that_trickles(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
-    """A host that sends a byte now and then holds up neither `connect` nor the way to another server."""
-    with trickling() as port:
-        with pytest.raises(TimeoutError, match="no answer from ZooKeeper"):
+@pytest.mark.parametrize(("bytes_", "why"), [(b"xxxx", "no reply of a ZooKeeper"), (b"\0\1\0\0", "")])
+def test_a_host_that_trickles(bytes_: bytes, why: str, zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
+    """A host that sends a bit now and then, of a reply of any length, holds up no `connect`, nor the next server."""
+    with trickling(bytes_) as port:
+        with pytest.raises(TimeoutError, match=f"no answer from ZooKeeper.*{why}"):
             in_thread(zkconcurrent.connect, f"zk://127.0.0.1:{port}?start_timeout=0.5&timeout=300").result(PATIENCE)
         with zkconcurrent.connect(f"zk://{zookeeper.hosts}?timeout=2") as client:
             client.set_hosts(f"127.0.0.1:{port},{zookeeper.hosts}", randomize_hosts=False)

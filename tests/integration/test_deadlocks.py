@@ -267,13 +267,17 @@ def test_a_condition_can_not_be_ended(zk: KazooClient, connect: Connect, zk_path
 def test_a_member_that_is_cut_off(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """The one that is to find the deadlock can't read for a while: it finds it once it is connected again."""
+    """The one that is to find the deadlock is cut off as it reads: it finds it once it is connected again."""
     mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
     client = connect(proxy.hosts, timeout=20)
     theirs = [RLock(client, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    first, second = crossed(in_thread, zk, mine, theirs)
-    proxy.refuse()
-    proxy.cut()
+    searched = Session.of(client).deadlocks._checks
+    # Once the wait is to be searched, only the search lists what its thread holds.
+    with proxy.hold("getChildren", where=lambda read: read.path == f"{zk_path}/b" and any(searched)) as search:
+        first, second = crossed(in_thread, zk, mine, theirs)
+        search.wait()
+        proxy.refuse()
+        proxy.cut()
     searched_again(client)
     assert not second.done()
     proxy.resume()

@@ -75,22 +75,26 @@ def test_names_differ_whatever_a_test_patches(connect: Connect, zk_path: str) ->
 FORKS = """
 import os, random, sys
 from zkconcurrent import Election, Group, Lock, Semaphore, connect
+from zkconcurrent._protocol.node_names import unique
 
 hosts, path = sys.argv[1:]
 
-def names(zk):
+def seeded():
     random.seed(7)
+    return connect("zk://" + hosts)
+
+def names(zk):
     lock, group = Lock(zk, path + "/lock"), Group(zk, path + "/group")
     with lock:
         node = lock.owner().node
     Semaphore(zk, path + "/semaphore", 0).release()
-    return [node.rpartition("/")[2], Election(zk, path + "/election").id, group.join().id]
+    return [unique(node.rpartition("/")[2]), Election(zk, path + "/election").id, group.join().id]
 
-with connect("zk://" + hosts) as zk:
+with seeded() as zk:
     print(*names(zk), sep="\\n", flush=True)
     for _ in range(2):
         if (child := os.fork()) == 0:
-            with connect("zk://" + hosts) as own:
+            with seeded() as own:
                 print(*names(own), sep="\\n", flush=True)
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
