@@ -211,7 +211,7 @@ def test_contenders_of_other_languages(
         theirs = other.create(f"{zk_path}/{name}", ephemeral=True, sequence=True)
         assert not lock.acquire(blocking=False)
         waiting = in_thread(lambda: lock.acquire() is lock.release())
-        eventually(queued(zk, zk_path, 2))
+        eventually(lambda theirs=theirs: zk._data_watchers.get(theirs))
         assert not waiting.done()
         other.delete(theirs)
         waiting.result(20)
