@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 try:
     import celery
@@ -30,20 +30,24 @@ except ImportError as _missing:
         "zkconcurrent.celery needs celery: pip install 'zkconcurrent[celery]'", name=_missing.name
     ) from _missing
 
-from ._arguments.codec import JSON
-from ._arguments.limits import check_label
-from ._arguments.paths import escape
+from . import (
+    JSON,
+    Client,
+    Election,
+    LockLostError,
+    Namespace,
+    OutcomeUnknownError,
+    SharedValue,
+    Term,
+    connect,
+    namespace,
+)
 from ._arguments.template import Template
-from ._client.connect import Client, connect
 from ._client.url import VARIABLE
-from ._engine.session import Session
-from ._errors import LockLostError, OutcomeUnknownError
-from ._runtime import this_process
-from ._runtime.public import Self
-from ._threads.election import Election, Term
-from ._threads.namespace import namespace
 from ._threads.once_per import Job, check_period, taking_turn
-from ._threads.shared_value import SharedValue
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Beat", "Once"]
 
@@ -53,7 +57,10 @@ Runs: TypeAlias = dict[str, float]
 # By how many seconds the clocks of two beats may differ before the difference is logged.
 _MOST_AHEAD = 60.0
 _log = logging.getLogger(__name__)
-_clients: dict[tuple[str, int], Client] = {}
+# By URL.
+_clients: dict[str, Client] = {}
+# The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
+_inherited: list[dict[str, Client]] = []
 # Re-entrant: the handler of SIGTERM of a beat asks for its scheduler, even while that is being made.
 _opening = threading.RLock()
 
@@ -64,14 +71,22 @@ def _client(app: celery.Celery) -> Client:
     if not url:
         raise ImproperlyConfigured(f"no ZooKeeper: set zkconcurrent_url in the app's configuration, or ${VARIABLE}")
     with _opening:
-        # The clients of the parent stay: their collection would close them, with a warning.
-        if (key := (url, this_process.forks)) not in _clients:
-            _clients[key] = connect(url)
-        return _clients[key]
+        if url not in _clients:
+            _clients[url] = connect(url)
+        return _clients[url]
+
+
+def _leave_to_parent() -> None:
+    _inherited.append(dict(_clients))
+    _clients.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _root(app: celery.Celery) -> str:
-    return f"/celery/{escape(app.main or 'celery')}"
+    return Template("/celery/{name}").path({"name": app.main or "celery"})
 
 
 class Beat(Scheduler):
@@ -90,7 +105,8 @@ class Beat(Scheduler):
     """
 
     _term: Term | None = None
-    _told: str | None = None
+    # The leader that the log has named last.
+    _logged: str | None = None
 
     def setup_schedule(self) -> None:
         """Begin to stand for election."""
@@ -129,9 +145,9 @@ class Beat(Scheduler):
         term = self._election.wait(0)
         if term is None:
             leader = self._election.leader()
-            if leader is not None and leader.id not in (self._told, self._election.id):
+            if leader is not None and leader.id not in (self._logged, self._election.id):
                 _log.info("waiting to lead; %s leads", leader.id)
-                self._told = leader.id
+                self._logged = leader.id
             term = self._election.wait(self.max_interval)
         if term is None:
             return False
@@ -140,7 +156,7 @@ class Beat(Scheduler):
 
     def _take_over(self, term: Term) -> None:
         """Go on where the last leader has stopped."""
-        self._term, self._told = term, None
+        self._term, self._logged = term, None
         now = self.app.now().timestamp()
         runs = self._write(lambda runs: {name: runs.get(name, now) for name in self.schedule})
         for name, entry in self.schedule.items():
@@ -185,14 +201,15 @@ class Beat(Scheduler):
         super().apply_entry(entry, producer=producer)
 
 
-def _label(task_id: str | None) -> str | None:
-    """Return the label of a task's lock: the task's id, or a hash of an id that is not a valid label."""
+def _labelled(client: Client, task_id: str | None) -> tuple[Namespace, str | None]:
+    """Return the names of a task, and their label: its id, or a hash of an id that is not a valid label."""
+    label = task_id or None
     try:
-        check_label(task_id or None)
+        return namespace(client, label=label), label
     except ValueError:
-        assert task_id is not None
-        return hashlib.sha256(task_id.encode(errors="surrogatepass")).hexdigest()[:32]
-    return task_id or None
+        assert label is not None
+        label = hashlib.sha256(label.encode(errors="surrogatepass")).hexdigest()[:32]
+        return namespace(client, label=label), label
 
 
 class Once(celery.Task):
@@ -248,7 +265,9 @@ class Once(celery.Task):
     def _template(self) -> Template:
         names, path = self._signature.parameters, self.path
         if path is None:
-            path = "/".join([_root(self.app), "once", escape(self.name), *(f"{{{name}}}" for name in names)])
+            task = Template("/once/{task}").path({"task": self.name})
+            fixed = f"{_root(self.app)}{task}".replace("{", "{{").replace("}", "}}")
+            path = "/".join([fixed, *(f"{{{name}}}" for name in names)])
         template = Template(path)
         template.check(self.name, names)
         return template
@@ -257,9 +276,9 @@ class Once(celery.Task):
         """Run the task, or skip it."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        client, mine = _client(self.app), _label(self.request.id)
-        where, name = namespace(client, label=mine), self._template.path(bound.arguments).removeprefix("/")
-        lock = where.RLock(name)
+        client = _client(self.app)
+        where, mine = _labelled(client, self.request.id)
+        lock = where.RLock(self._template.path(bound.arguments).removeprefix("/"))
         job = None if self.once_per is None else Job(self.once_per, self.until_success)
         patience = 0.0
         while True:
@@ -284,7 +303,8 @@ class Once(celery.Task):
                     self._skip(busy)
                     raise Ignore(str(busy)) from None
                 # A dead worker's session ends within its timeout and a tick.
-                patience = 2 * Session.of(client).timeout
+                assert client.session_timeout is not None
+                patience = 2 * client.session_timeout
 
     def _skip(self, why: object) -> None:
         _log.info("%s[%s] is skipped: %s", self.name, self.request.id, why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 try:
     from opentelemetry import metrics, trace
@@ -13,12 +14,8 @@ except ImportError as _missing:
         "zkconcurrent.otel needs OpenTelemetry's API: pip install 'zkconcurrent[otel]'", name=_missing.name
     ) from _missing
 
-from ._engine.lock_events import DeadlockVictim, Failed, LockEvent
-from ._engine.metrics import BUCKETS, OUTCOMES, TABLE, Instrument, Recorder, Values, records
-from ._kazoo.link import KazooClient
-from ._runtime.clock import monotonic, wall_clock
-from ._threads.namespace import BasePath, sessions_of
-from ._version import __version__
+from . import DeadlockVictim, Failed, __version__
+from .metrics import BUCKETS, INSTRUMENTS, Instrument, Recorder, Scope, Values
 
 __all__ = ["instrument"]
 
@@ -29,7 +26,7 @@ LONG = 0.001  # seconds
 
 
 def instrument(
-    scope: KazooClient | BasePath | None = None,
+    scope: Scope = None,
     *,
     meter_provider: metrics.MeterProvider | None = None,
     tracer_provider: trace.TracerProvider | None = None,
@@ -63,7 +60,7 @@ def instrument(
         _instruments[_Program if meter_provider is None else meter_provider] = made[0]
     instruments = made[0]
     tracer = trace.get_tracer(NAME, __version__, tracer_provider)
-    recorder = instruments.recorder = Recorder(*sessions_of(scope), instruments.bind, also=partial(_trace, tracer))
+    recorder = instruments.recorder = Recorder(instruments.bind, scope, on_outcome=partial(_trace, tracer))
 
     def remove() -> None:
         """End it. A second call changes nothing."""
@@ -88,25 +85,25 @@ class _Instruments:
     def __init__(self, meter: metrics.Meter) -> None:
         self.recorder: Recorder | None = None
         self._records: dict[Instrument, Callable[..., object]] = {}
-        for row in TABLE:
-            told = row.name, row.unit, row.description
+        for row in INSTRUMENTS:
+            described = row.name, row.unit, row.description
             if row.kind == "counter":
-                self._records[row] = meter.create_counter(*told).add
+                self._records[row] = meter.create_counter(*described).add
             elif row.kind == "histogram":
-                made = meter.create_histogram(*told, explicit_bucket_boundaries_advisory=BUCKETS)
+                made = meter.create_histogram(*described, explicit_bucket_boundaries_advisory=BUCKETS)
                 self._records[row] = made.record
             elif row.kind == "gauge":
-                meter.create_observable_gauge(row.name, [partial(self._observe, row)], *told[1:])
+                meter.create_observable_gauge(row.name, [partial(self._observe, row)], *described[1:])
             else:
-                meter.create_observable_up_down_counter(row.name, [partial(self._observe, row)], *told[1:])
+                meter.create_observable_up_down_counter(row.name, [partial(self._observe, row)], *described[1:])
 
     def bind(self, row: Instrument, values: Values) -> Callable[[float], object]:
         """Return what records an amount."""
-        return partial(self._records[row], attributes=_attributes(row, values))
+        return partial(self._records[row], attributes=row.attributes_of(values))
 
     def _observe(self, row: Instrument, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
         found = {} if self.recorder is None else self.recorder.observe()[row]
-        return [metrics.Observation(amount, _attributes(row, values)) for values, amount in found.items()]
+        return [metrics.Observation(amount, row.attributes_of(values)) for values, amount in found.items()]
 
 
 _instruments: weakref.WeakKeyDictionary[object, _Instruments] = weakref.WeakKeyDictionary()
@@ -119,27 +116,19 @@ def _made_for(meter_provider: metrics.MeterProvider | None) -> list[_Instruments
     return [made for made in map(_instruments.get, keys) if made is not None]
 
 
-def _attributes(row: Instrument, values: Values) -> dict[str, str]:
-    return {name: value for name, value in zip(row.attributes, values, strict=True) if value}
-
-
-def _trace(tracer: trace.Tracer, event: LockEvent, lock: Values) -> None:
-    """Tell the trace of the outcome of an acquire."""
-    if not isinstance(event, OUTCOMES):
-        return
-    waited = event.waited
+def _trace(tracer: trace.Tracer, event: Any, recorded: dict[str, str]) -> None:
+    """Add the outcome of an acquire to the trace."""
     span = trace.get_current_span()
-    if waited < LONG and not span.is_recording():
+    if event.waited < LONG and not span.is_recording():
         return
-    row, _, more = records(event)[0]
-    told: dict[str, str | int] = {**_attributes(row, lock + more), "zkconcurrent.path": event.path}
+    attributes: dict[str, str | int] = {**recorded, "zkconcurrent.path": event.path}
     if event.token:
-        told["zkconcurrent.token"] = event.token
-    if waited < LONG:
-        span.add_event(ACQUIRE, told)
+        attributes["zkconcurrent.token"] = event.token
+    if event.waited < LONG:
+        span.add_event(ACQUIRE, attributes)
         return
-    end = int((wall_clock() - (monotonic() - event.at)) * 1e9)
-    span = tracer.start_span(ACQUIRE, attributes=told, start_time=end - int(waited * 1e9))
+    end = int(event.date.timestamp() * 1e9)
+    span = tracer.start_span(ACQUIRE, attributes=attributes, start_time=end - int(event.waited * 1e9))
     if isinstance(event, DeadlockVictim | Failed):
         span.record_exception(event.error, timestamp=end)
         span.set_status(trace.StatusCode.ERROR, str(event.error))

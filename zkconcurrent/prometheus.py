@@ -14,15 +14,13 @@ except ImportError as _missing:
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from ._engine.metrics import BUCKETS, TABLE, Instrument, Recorder, Values
-from ._kazoo.link import KazooClient
-from ._threads.namespace import BasePath, sessions_of
+from .metrics import BUCKETS, INSTRUMENTS, Instrument, Recorder, Scope, Values
 
 __all__ = ["instrument"]
 
 
 def instrument(
-    scope: KazooClient | BasePath | None = None,
+    scope: Scope = None,
     *,
     registry: prometheus_client.CollectorRegistry | None = None,
 ) -> Callable[[], None]:
@@ -81,11 +79,11 @@ class _Collector:
             )
         # No collector is asked in the multiprocess mode.
         live = "up-down counter" if self._several else None
-        self._kept = {each: _made(each) for each in TABLE if not each.observed or each.kind == live}
+        self._kept = {each: _metric_of(each) for each in INSTRUMENTS if not each.observed or each.kind == live}
         self._live: list[prometheus_client.Gauge] = []
         self._recorder: Recorder | None = None
 
-    def begin(self, scope: KazooClient | BasePath | None) -> None:
+    def begin(self, scope: Scope) -> None:
         """Begin to record.
 
         Raises:
@@ -97,7 +95,7 @@ class _Collector:
                 "this process has zkconcurrent's metrics already: in prometheus_client's multiprocess mode, all "
                 "registries write to the same files; call what the first instrument() has returned"
             )
-        self._recorder = Recorder(*sessions_of(scope), self._bind, live=self._several)
+        self._recorder = Recorder(self._bind, scope, live=self._several)
         if self._several:
             _writing.append(self)
 
@@ -116,12 +114,14 @@ class _Collector:
     def describe(self) -> Iterable[Metric]:
         """Return the names, by which the registry finds duplicates."""
         families = {"counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
-        return [families.get(each.kind, GaugeMetricFamily)(each.prometheus_name, each.description) for each in TABLE]
+        return [
+            families.get(each.kind, GaugeMetricFamily)(each.prometheus_name, each.description) for each in INSTRUMENTS
+        ]
 
     def collect(self) -> Iterable[Metric]:
         """Return all metrics."""
-        for made in self._kept.values():
-            yield from made.collect()
+        for metric in self._kept.values():
+            yield from metric.collect()
         if self._several or self._recorder is None:
             return
         for instrument, found in self._recorder.observe().items():
@@ -133,23 +133,23 @@ class _Collector:
             yield family
 
     def _bind(self, instrument: Instrument, values: Values) -> Callable[[float], object]:
-        made = self._kept[instrument].labels(*values)
-        if isinstance(made, prometheus_client.Counter):
-            return made.inc
-        if isinstance(made, prometheus_client.Histogram):
-            return made.observe
-        self._live.append(made)
-        return made.set
+        metric = self._kept[instrument].labels(*values)
+        if isinstance(metric, prometheus_client.Counter):
+            return metric.inc
+        if isinstance(metric, prometheus_client.Histogram):
+            return metric.observe
+        self._live.append(metric)
+        return metric.set
 
 
 # The one that records in the multiprocess mode.
 _writing: list[_Collector] = []
 
 
-def _made(row: Instrument) -> prometheus_client.Counter | prometheus_client.Histogram | prometheus_client.Gauge:
-    told = row.prometheus_name, row.description, row.prometheus_labels
+def _metric_of(row: Instrument) -> prometheus_client.Counter | prometheus_client.Histogram | prometheus_client.Gauge:
+    described = row.prometheus_name, row.description, row.prometheus_labels
     if row.kind == "counter":
-        return prometheus_client.Counter(*told, registry=None)
+        return prometheus_client.Counter(*described, registry=None)
     if row.kind == "histogram":
-        return prometheus_client.Histogram(*told, registry=None, buckets=BUCKETS)
-    return prometheus_client.Gauge(*told, registry=None, multiprocess_mode="livesum")
+        return prometheus_client.Histogram(*described, registry=None, buckets=BUCKETS)
+    return prometheus_client.Gauge(*described, registry=None, multiprocess_mode="livesum")

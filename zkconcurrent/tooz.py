@@ -1,21 +1,20 @@
 """A driver of OpenStack's tooz, on this library's lock, group and election: `pip install 'zkconcurrent[tooz]'`.
 
 tooz finds it by the scheme of a coordinator's URL: `zkconcurrent://host1,host2/app?timeout=30`. A service that uses
-tooz keeps its code, and learns what tooz's own driver for ZooKeeper, on kazoo's recipes, does not tell: that a lock, a
-leadership or a membership ended without it.
+tooz keeps its code, and learns what tooz's own driver for ZooKeeper, on kazoo's recipes, does not report: that a lock,
+a leadership or a membership ended without it.
 
-tooz's calls belong to an object, not to a thread: the object that has acquired a lock releases it, on any thread. So
-the driver notes the `Hold` of each `acquire`, and the object's release ends no other.
+tooz's calls belong to an object, not to a thread: the object that has acquired a lock releases it, on any thread.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
-from operator import itemgetter
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
@@ -27,23 +26,28 @@ except ImportError as _missing:
         "zkconcurrent.tooz needs tooz: pip install 'zkconcurrent[tooz]'", name=_missing.name
     ) from _missing
 
-from ._arguments.limits import REQUEST_OVERHEAD
-from ._client.connect import Client, connect
-from ._engine.holds import Hold
-from ._engine.session import Session
-from ._errors import LockLostError, LossCause, RefusedError, ZkConcurrentError
-from ._kazoo.replies import kazoo_errors
-from ._protocol.rules import READ, WRITE
-from ._runtime.interrupts import insist
-from ._runtime.public import ErrorKind, Traceback
-from ._threads.base.lock_base import core_of
-from ._threads.election import Election, Leading, Term
-from ._threads.group import Group, Membership, check_id
-from ._threads.lock import Lock
+from kazoo import exceptions as kazoo_errors
+
+from . import (
+    Client,
+    Election,
+    Group,
+    LockLostError,
+    LossCause,
+    Membership,
+    RefusedError,
+    Term,
+    ZkConcurrentError,
+    connect,
+)
+from ._threads.object_lock import Levels, ObjectLock, least_remaining
 
 __all__ = ["Driver", "DriverLock"]
 
 T = TypeVar("T")
+# In bytes: what a request has beside its path and data, at most; and a path that no member can have.
+_REQUEST_OVERHEAD = 2_048
+_LONGEST_PATH = 10_000
 _log = logging.getLogger("zkconcurrent.losses")
 
 
@@ -56,6 +60,12 @@ def _as_tooz() -> Iterator[None]:
         raise tooz.ToozError(str(error) or repr(error), cause=error) from error
 
 
+def _end_quietly(leading: AbstractContextManager[Term]) -> None:
+    """End a term, if it has begun and has not ended; the error of the caller is the one to raise."""
+    with suppress(Exception):
+        leading.__exit__(None, None, None)
+
+
 def _named(name: bytes | str) -> str:
     """Return the name of the node for a name of tooz, which may have any bytes."""
     node = quote(name, safe="")
@@ -63,32 +73,13 @@ def _named(name: bytes | str) -> str:
     return node.replace(".", "%2E") if node in (".", "..") else node
 
 
-class _ExclusiveLock(Lock):
-    """A `Lock` that is a writer of the `ReadWriteLock` at its path; unlike the write lock, it is not re-entrant."""
-
-    _rule = WRITE
-
-
-class _SharedLock(Lock):
-    """A `Lock` that is a reader there."""
-
-    _rule = READ
-
-
 class DriverLock(locking.Lock):
-    """A lock of tooz: it belongs to this object, not to the thread that has acquired it.
-
-    Invariant:
-        A thread has at most one hold as a reader, which ends with the last level of it that an object has.
-    """
+    """A lock of tooz: it belongs to this object, not to the thread that has acquired it."""
 
     def __init__(self, driver: Driver, name: bytes) -> None:
         super().__init__(name)
-        self._driver = driver
-        path = f"/locks/{_named(name)}"
-        self._lock, self._shared = _ExclusiveLock(driver.client, path), _SharedLock(driver.client, path)
-        # Either machinery ends the holds of both.
-        self._core = core_of(self._lock)
+        self._client = driver.client
+        self._lock = ObjectLock(self._client, f"/locks/{_named(name)}", driver.held)
 
     def acquire(self, blocking: bool = True, shared: bool = False, timeout: float | None = None) -> bool:
         """Acquire the lock; errors as tooz's `Lock.acquire`.
@@ -100,81 +91,33 @@ class DriverLock(locking.Lock):
             timeout: for how many seconds to wait; None waits forever.
         """
         blocking, timeout = utils.convert_blocking(blocking, timeout)
-        lock = self._shared if shared else self._lock
-        core, held, level = core_of(lock), self._driver.held, object()
+        level = object()
         try:
             with _as_tooz():
-                core.session.check_not_forked(core.path)
-                hold = core.mine()
-                # This thread may not have settled a loss, which another object of this name has told, or may yet tell.
-                if hold is not None and not hold.alive:
-                    core.drop(hold)
-                if shared:
-                    with core.session.lock:
-                        # A thread that shares the lock must not wait behind a writer, which waits for it.
-                        if (hold := core.mine()) is not None and self.left(hold):
-                            held[level] = self, hold
-                            return True
-                if not lock.acquire(blocking, timeout if blocking and timeout is not None else -1):
-                    return False
-                hold = core.mine()
-                assert hold is not None
-                held[level] = self, hold
-                return True
+                return self._lock.acquire(level, blocking, timeout, shared=shared)
         except BaseException:
             # If an interrupt struck after the grant, the caller does not know that it holds.
-            insist(lambda: self._drop(level, core.mine()))
+            self._lock.drop(level, shared=shared)
             raise
-
-    def _levels(self) -> list[tuple[object, Hold]]:
-        """Return the levels of this object, the newest last, and this thread's own behind those of others."""
-        me = self._core.identity()
-        levels = [(level, hold) for level, (lock, hold) in list(self._driver.held.items()) if lock is self]
-        return sorted(levels, key=lambda each: each[1].owner == me)
-
-    def _has_level(self, hold: Hold) -> bool:
-        return any(each is hold for _, each in list(self._driver.held.values()))
-
-    def _drop(self, level: object, hold: Hold | None) -> None:
-        """Drop a level, and the hold if that was its last."""
-        self._driver.held.pop(level, None)
-        if hold is not None and not self._has_level(hold):
-            self._core.drop(hold)
 
     def _end(self) -> tuple[bool, LockLostError | None]:
         """Return whether this object held the lock until now; and the loss, if it has lost it."""
-        core, level, hold, call = self._core, None, None, None
-        if core.session.forked:  # the hold is the parent's
-            return False, None
         with _as_tooz():
             try:
-                with core.session.lock:
-                    if not (levels := self._levels()):
-                        return False, None
-                    level, hold = levels[-1]
-                    del self._driver.held[level]
-                    if self._has_level(hold):
-                        core.check(hold, 0)
-                    else:
-                        call = core.begin_release(hold)
-                if call is not None:
-                    self._lock._await(call, core.released(call, hold))
+                return self._lock.release(), None
             except LockLostError as lost:
                 # Few programs look at what tooz's `release` returns.
                 fields = {"zk_path": lost.path, "zk_token": lost.token, "zk_cause": lost.cause and lost.cause.value}
                 _log.warning("%s", lost, extra=fields)
                 return False, lost
-            except BaseException:
-                # If an interrupt strikes before the release, no caller repeats it.
-                insist(partial(self._drop, level, hold))
-                raise
-        return True, None
 
     def release(self) -> bool:
         """Release the lock; return False if this object does not hold it, or has lost it."""
         return self._end()[0]
 
-    def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         """Release the lock; a block that has lost it ends with a `ToozError`, unless it ends with an error anyway."""
         _, lost = self._end()
         if lost is not None and kind is None:
@@ -191,21 +134,15 @@ class DriverLock(locking.Lock):
 
     def remaining(self) -> float:
         """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
-        levels = self._levels()
-        return self.left(levels[-1][1]) if levels else 0.0
-
-    def left(self, hold: Hold) -> float:
-        """Return for how many seconds one of its holds surely lasts."""
-        self._core.session.check_lease()
-        return self._core.left(hold) if hold.alive else 0.0
+        return self._lock.remaining()
 
     def break_(self) -> bool:
         """Delete the nodes of all who hold the lock, whoever they are; return whether there were any."""
         broken = False
         with _as_tooz():
-            for holder in self._lock._run(self._core.contenders(), itemgetter(0)):
+            for holder in self._lock.holders():
                 with suppress(kazoo_errors.NoNodeError):
-                    broken = bool(self._driver.client.delete(holder.node))
+                    broken = bool(self._client.delete(holder.node))
         return broken
 
 
@@ -219,8 +156,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         `leaders/<id>` an `Election`. Names and ids are percent-encoded.
 
     Attributes:
-        held: each `acquire` that was not released: its lock, which the user need not keep, and the hold of which it is
-            a level.
+        held: each `acquire` that was not released: its lock, which the user need not keep, and its hold.
     """
 
     CHARACTERISTICS: tuple[coordination.Characteristics, ...] = (
@@ -237,10 +173,10 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._url = f"{scheme}://{parsed_url.netloc}{parsed_url.path or '/tooz'}{'?' if given else ''}{given}"
         self._client: Client | None = None
         self._stopping = False
-        self.held: dict[object, tuple[DriverLock, Hold]] = {}
+        self.held: Levels = {}
         self._memberships: dict[bytes, Membership] = {}
         # With the term, the block that ends it.
-        self._terms: dict[bytes, tuple[Term, Leading]] = {}
+        self._terms: dict[bytes, tuple[Term, AbstractContextManager[Term]]] = {}
 
     @property
     def client(self) -> Client:
@@ -251,13 +187,13 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         """
         if (client := self._client) is None:
             raise tooz.ToozError("the driver is not started")
-        with _as_tooz():
-            Session.of(client).check_not_forked("/")
+        if self._process != os.getpid():
+            raise tooz.ToozError("the driver was started before fork(): start one in each child")
         return client
 
     def _start(self) -> None:
         try:
-            self._client = connect(self._url)
+            self._client, self._process = connect(self._url), os.getpid()
         except (TimeoutError, RefusedError) as error:
             raise coordination.ToozConnectionError(str(error), cause=error) from error
         self._stopping = False
@@ -275,7 +211,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
 
     def _stop(self) -> None:
         client = self._client
-        of_parent = client is not None and Session.of(client).forked
+        of_parent = client is not None and self._process != os.getpid()
         if client is not None and not of_parent:
             client.stop()
             client.close()
@@ -293,16 +229,15 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         tooz need not call it: the library's own thread keeps the session alive.
 
         Raises:
-            ToozConnectionError: ZooKeeper is out of reach; the error tells the same.
+            ToozConnectionError: ZooKeeper is out of reach; the error says for how long the holds last.
         """
-        session = Session.of(self.client)
-        left = [lock.left(hold) for lock, hold in list(self.held.values())]
-        left += [term.remaining() for term, _ in list(self._terms.values())]
+        client = self.client
+        left = [least_remaining(self.held), *(term.remaining() for term, _ in list(self._terms.values()))]
         least = min(filter(None, left), default=None)
-        if session.suspect and not self._stopping:
+        if not (client.connected or self._stopping):
             lasting = "nothing is held" if least is None else f"what is held lasts for {least:.1f} s"
             raise coordination.ToozConnectionError(f"ZooKeeper is out of reach; {lasting}")
-        return session.timeout if least is None else least
+        return client.session_timeout or 0.0 if least is None else least
 
     def _begin(self, func: Callable[..., T], *args: object) -> coordination.CoordAsyncResult[T]:
         self.client  # noqa: B018 - an error if it is not started
@@ -407,12 +342,13 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._begin(lambda: {name: utils.loads(data) for name, data in self._found(group_id).items()})
 
     def _info(self, group_id: bytes, member_id: bytes) -> dict[str, Any]:
-        group = self._group(group_id)
+        path = f"{self._group(group_id).path}/{_named(member_id)}"
         try:
-            path = f"{group.path}/{check_id(group.path, _named(member_id))}"
+            if not member_id or len(path) > _LONGEST_PATH:
+                raise kazoo_errors.NoNodeError
             self.client.sync(path)
             data, stat = self.client.get(path)
-        except (ValueError, kazoo_errors.NoNodeError):
+        except kazoo_errors.NoNodeError:
             raise coordination.MemberNotJoined(group_id, member_id) from None
         return {
             "capabilities": utils.loads(data),
@@ -441,7 +377,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                 raise coordination.MemberNotJoined(group_id, self._member_id)
             data, path = utils.dumps(capabilities), membership.path
             # kazoo sends a request of any size, and the server ends the connection if it is too large.
-            most = Session.of(self.client).link.transport.max_request - REQUEST_OVERHEAD - len(path.encode())
+            most = self.client.max_request - _REQUEST_OVERHEAD - len(path.encode())
             if len(data) > most:
                 raise RefusedError(path, f"capabilities of {len(data):,} bytes; one request has room for {most:,}")
             # If the node is away, with an expired session, it comes back with these.
@@ -484,7 +420,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                     continue
                 except BaseException:
                     # If an interrupt strikes after the grant, no caller ends the term.
-                    insist(leading._give_up)
+                    _end_quietly(leading)
                     raise
             hooks.run(coordination.LeaderElected(group_id, self._member_id))
 
@@ -503,7 +439,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
                 return False
             except BaseException:
                 # If an interrupt strikes before the term's end, no caller repeats it.
-                insist(leading._give_up)
+                _end_quietly(leading)
                 raise
         return True
 

@@ -48,7 +48,7 @@ def test_all_is_well(call: Call, root: str) -> None:
     assert (code, err) == (0, "")
     for line in out.splitlines():
         assert line.startswith("ok    ") or (line.startswith("warn  ") and line.count(": ") >= 2)
-    assert "warn  writes, clock: not looked at: give --scratch PATH" in out
+    assert "warn  writes, clock, watches of trees: not looked at: give --scratch PATH" in out
 
 
 def test_where_it_writes(call: Call, zk: KazooClient, zk_path: str, root: str, proxy: Proxy) -> None:
@@ -58,7 +58,7 @@ def test_where_it_writes(call: Call, zk: KazooClient, zk_path: str, root: str, p
     with proxy.counting() as count:
         assert levels(call("doctor", "--json", "--scratch", "/there/new", url=behind))["writes"][0] == "ok"
     names = {message.name for message in count.trace if message.kind == "request"}
-    assert {"create", "create2", "createContainer", "multi", "delete"} <= names
+    assert {"create2", "multi", "delete", "addWatch"} <= names
     assert (zk.get_children(zk_path), zk.get_children(f"{zk_path}/there")) == (["there"], [])
 
 

@@ -272,7 +272,7 @@ def test_nothing_is_written(call: Call, zk: KazooClient, zk_path: str, proxy: Pr
         for chroot in ("/a", "/missing"):
             call(words, *[] if words == "doctor" else ["/"], url=f"zk://{proxy.hosts}{zk_path}{chroot}")
     names = {message.name for message in count.trace if message.kind == "request"}
-    assert names <= {*READS, "sync", *(["getACL", "addWatch"] if words == "doctor" else [])}, names
+    assert names <= {*READS, "sync", *(["getACL"] if words == "doctor" else [])}, names
     assert zk.exists(f"{zk_path}/missing") is None
 
 

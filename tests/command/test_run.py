@@ -131,9 +131,9 @@ def test_a_wait_during_which_the_machine_slept(start: Run, zk: KazooClient, zk_p
     slept = tmp_path / "slept"
     script = (
         "import os, sys\n"
-        "from zkconcurrent._runtime import clock\n"
-        "awake = clock.boot_clock\n"
-        "clock.boot_clock = lambda: awake() + 1000 * os.path.exists(sys.argv[1])\n"
+        "from zkconcurrent._command import processes\n"
+        "awake = processes.boot_clock\n"
+        "processes.boot_clock = lambda: awake() + 1000 * os.path.exists(sys.argv[1])\n"
         "from zkconcurrent._command import main\n"
         "sys.exit(main.main(sys.argv[2:]))\n"
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from zkconcurrent._engine.metrics import MOST_NAMES, STATES, TABLE, Instrument
+from zkconcurrent.metrics import INSTRUMENTS, MOST_NAMES, STATES, Instrument
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "how-to" / "metrics.md").read_text()
@@ -22,7 +22,7 @@ PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel[
 
 # What the samples of a metric are called beside it.
 SUFFIXES = {"histogram": ("_bucket", "_count", "_sum")}
-SAMPLES = {f"{row.prometheus_name}{end}": row for row in TABLE for end in SUFFIXES.get(row.kind, ("",))}
+SAMPLES = {f"{row.prometheus_name}{end}": row for row in INSTRUMENTS for end in SUFFIXES.get(row.kind, ("",))}
 # The labels that Prometheus itself adds.
 OF_TARGET = {"job", "instance"}
 OUTCOMES = {
@@ -42,7 +42,7 @@ def cells(row: Instrument) -> str:
 
 def test_the_table_is_that_of_the_code() -> None:
     """Each row is on the page, in order, and no other."""
-    assert re.findall(r"^\| `zkconcurrent\..+$", PAGE, re.MULTILINE) == [cells(row) for row in TABLE]
+    assert re.findall(r"^\| `zkconcurrent\..+$", PAGE, re.MULTILINE) == [cells(row) for row in INSTRUMENTS]
 
 
 def test_the_values_are_on_the_page() -> None:
@@ -88,7 +88,7 @@ def test_an_expression_names_what_is_exported(where: str, expression: str) -> No
 def test_the_dashboard_shows_every_metric() -> None:
     """No row of the table is left out; the panels have places of their own, and ids."""
     asked = " ".join(target["expr"] for panel in PANELS for target in panel["targets"])
-    assert [row.prometheus_name for row in TABLE if row.prometheus_name not in asked] == []
+    assert [row.prometheus_name for row in INSTRUMENTS if row.prometheus_name not in asked] == []
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]}
     assert len(places) == len(DASHBOARD["panels"])

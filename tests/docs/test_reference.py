@@ -8,9 +8,11 @@ from pathlib import Path
 
 import zkconcurrent
 import zkconcurrent.celery
+import zkconcurrent.metrics
 import zkconcurrent.otel
 import zkconcurrent.prometheus
 import zkconcurrent.testing
+import zkconcurrent.tree
 from tests.helpers import tooz
 from zkconcurrent import aio
 from zkconcurrent._client import connect as _connect
@@ -23,7 +25,9 @@ PUBLIC = [
     *(f"zkconcurrent.{name}" for name in zkconcurrent.__all__ if name != "__version__"),
     *(f"zkconcurrent.aio.{name}" for name in aio.__all__),
     *(f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__),
+    *(f"zkconcurrent.tree.{name}" for name in zkconcurrent.tree.__all__),
     *(f"zkconcurrent.celery.{name}" for name in zkconcurrent.celery.__all__),
+    *(f"zkconcurrent.metrics.{name}" for name in zkconcurrent.metrics.__all__),
     *(f"zkconcurrent.otel.{name}" for name in zkconcurrent.otel.__all__),
     *(f"zkconcurrent.prometheus.{name}" for name in zkconcurrent.prometheus.__all__),
     *(f"zkconcurrent.tooz.{name}" for name in tooz.driver.__all__),

@@ -19,8 +19,9 @@ from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import RefusedError
 from zkconcurrent._command.outcome import CommandError, Exit
-from zkconcurrent._command.server import ask_all, link_of
+from zkconcurrent._command.server import connected
 from zkconcurrent.testing import Server
+from zkconcurrent.tree import inspect
 
 URL = "zk://user:password@{}/sasl?sasl=DIGEST-MD5&timeout=6"
 
@@ -107,6 +108,6 @@ def test_a_server_that_demands_it_and_refuses(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(RefusedError, match="credentials were not accepted"):
             zkconcurrent.connect(URL.format(server.hosts), start_timeout=20)
         found = Namespace(do="ls", url=f"{URL.format(server.hosts)}&start_timeout=20", url_file=None)
-        with pytest.raises(CommandError, match="refuses the credentials") as refused, link_of(found) as link:
-            ask_all(link.children, ["/"])
+        with pytest.raises(CommandError, match="refuses the credentials") as refused, connected(found) as client:
+            inspect(client)
     assert refused.value.code == Exit.REFUSED

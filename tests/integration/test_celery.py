@@ -160,7 +160,7 @@ def app(zookeeper: Server, zk_path: str) -> Iterator[Celery]:
     app = Celery("app", set_as_current=False)
     app.conf.zkconcurrent_url = f"zk://{zookeeper.hosts}{zk_path}"
     yield app
-    for client in [client for (url, _), client in _clients.items() if url == app.conf.zkconcurrent_url]:
+    for client in [client for url, client in _clients.items() if url == app.conf.zkconcurrent_url]:
         client.stop()
         client.close()
 

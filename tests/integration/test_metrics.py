@@ -41,8 +41,8 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import telling
 from zkconcurrent._engine.lock_events import fold
-from zkconcurrent._engine.metrics import BUCKETS, CLIENTS, HELD, MARGIN, OLDEST, TABLE, WAITING, Instrument
 from zkconcurrent._engine.session import Session
+from zkconcurrent.metrics import BUCKETS, CLIENTS, HELD, INSTRUMENTS, MARGIN, OLDEST, WAITING, Instrument
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
 Scrape = Callable[[], dict[Sample, float]]
@@ -209,7 +209,7 @@ def test_all_of_the_table(
     provider = MeterProvider([reader], shutdown_on_exit=False)
     until_the_end.callback(zkconcurrent.otel.instrument(meter_provider=provider))
     everything(zk, connect(), path, in_thread)
-    rows = {row.name: row for row in TABLE}
+    rows = {row.name: row for row in INSTRUMENTS}
 
     def counts() -> dict[tuple[str, ...], float]:
         now = scrape()
@@ -226,7 +226,7 @@ def test_all_of_the_table(
         now, data = scrape(), collect()
         text = prometheus_client.generate_latest(prometheus_client.REGISTRY).decode()
     exported = {(name, frozenset(key for key, _ in told)) for name, told in now}
-    for row in TABLE:
+    for row in INSTRUMENTS:
         suffix = "_count" if row.kind == "histogram" else ""
         assert (row.prometheus_name + suffix, frozenset(row.prometheus_labels)) in exported
         # An attribute without a value is left out.

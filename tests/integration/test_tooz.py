@@ -44,7 +44,7 @@ def member(zookeeper: Server, zk_path: str) -> Iterator[Member]:
 def lose(zookeeper: Server, lock: driver.DriverLock) -> None:
     """Expire the session of a lock's client, and wait until the lock tells the loss."""
     assert lock.acquired
-    zookeeper.expire(lock._driver.client)
+    zookeeper.expire(lock._client)
     eventually(lambda: not lock.acquired)
 
 
@@ -176,7 +176,7 @@ def test_interrupts(member: Member, what: str) -> None:
     while struck:
         struck = False
         try:
-            with InterruptAt(line, "zkconcurrent/tooz.py"):
+            with InterruptAt(line, "zkconcurrent/tooz.py", "zkconcurrent/_threads/object_lock.py"):
                 use()
         except KeyboardInterrupt:
             struck = True

@@ -22,9 +22,9 @@ LAYERS = [
     {"_engine", "_recipes"},
     {"_client", "_threads.base"},
     {"_threads"},
-    {"celery", "otel", "prometheus", "tooz"},
-    {"aio", "_command"},
+    {"aio", "metrics", "tree"},
     {"__init__"},
+    {"celery", "otel", "prometheus", "tooz", "_command"},
     {"__main__"},
 ]
 PURE = {"_protocol", "_recipes", "_engine.patience", "_engine.registry"}
@@ -45,8 +45,16 @@ def imports(module: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             above = parts[: len(parts) - node.level]
             names = [node.module] if node.module else [alias.name for alias in node.names]
+            if node.level and not node.module and not above:
+                # Of the package itself: its own public names, or one of its modules.
+                names = [name if is_module(name) else "__init__" for name in names]
             found |= {"." + ".".join([*above, name]) if node.level else name.partition(".")[0] for name in names}
     return found
+
+
+def is_module(name: str) -> bool:
+    """Return whether the package has a module of a name."""
+    return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()
 
 
 def modules() -> list[str]:
@@ -91,6 +99,25 @@ def test_imports_form_no_cycle() -> None:
     assert left == {}
 
 
+# What uses the library as a program does; and the private modules that it may import all the same, with the reason.
+USERS = {"celery", "otel", "prometheus", "tooz", "_command"}
+PRIVATE = {
+    "_client.connect": "a command connects a client that makes no chroot, gives up at a signal, and says what failed",
+    "_client.url": "a command, and Celery's settings, check a URL before they connect",
+    "_threads.once_per": "the call of a job is made as `run` or the task begins, and its lock has a timeout",
+    "_threads.base.node_data": "the nodes of a `run` name the holds of the runs around it, for searches for deadlocks",
+    "_threads.object_lock": "tooz's locks belong to objects, and users' to threads",
+    "_arguments.template": "the path of a task is made from its arguments as that of `synchronized`",
+}
+
+
+def test_the_command_and_the_drivers_use_public_names() -> None:
+    """What is not the core imports public names only: what it lacks, users lack. The exceptions have a reason each."""
+    found = {name[1:] for module in modules() if layer(module) in USERS for name in imports(module) if name[0] == "."}
+    private = {name for name in found if name.startswith("_") and layer(name) not in {*USERS, "__init__"}}
+    assert private == {*PRIVATE}
+
+
 def test_what_decides_is_pure() -> None:
     """Rules, operations, recipes, and what an engine knows, import neither kazoo nor threads, clocks or I/O."""
     pure = [module for module in modules() if PURE & {module, layer(module)}]
@@ -107,8 +134,9 @@ def test_where_clocks_are_read() -> None:
 
 
 def test_where_kazoo_is_met() -> None:
-    """Only the folder of that name imports kazoo."""
-    assert {layer(module) for module in modules() if "kazoo" in imports(module)} == {"_kazoo"}
+    """In the library, only the folder of that name imports kazoo; its users, such as the command, may."""
+    users = set().union(*LAYERS[LAYERS.index({"__init__"}) :])
+    assert {layer(module) for module in modules() if "kazoo" in imports(module)} - users == {"_kazoo"}
 
 
 def test_the_check_can_fail() -> None:

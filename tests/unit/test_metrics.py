@@ -26,7 +26,7 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine import telling
-from zkconcurrent._engine.metrics import MOST_NAMES, OTHER
+from zkconcurrent.metrics import MOST_NAMES, OTHER
 
 
 @pytest.fixture(autouse=True)
@@ -187,7 +187,7 @@ def test_an_exporter_that_fails(caplog: pytest.LogCaptureFixture, monkeypatch: p
             assert held
     [record] = caplog.records
     assert "a listener failed" in record.getMessage()
-    assert "zkconcurrent._engine.metrics" in record.getMessage()
+    assert "zkconcurrent.metrics" in record.getMessage()
     assert record.exc_info is not None
     assert str(record.exc_info[1]) == "the disk is full"
     remove()

@@ -19,9 +19,9 @@ import zkconcurrent
 from tests.helpers import first_uses
 from tests.helpers.homes import HOMES
 from tests.helpers.processes import ROOT, run_python
-from zkconcurrent import aio, otel, prometheus, testing
+from zkconcurrent import aio, metrics, otel, prometheus, testing, tree
 
-packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda package: package.__name__)
+packages = pytest.mark.parametrize("package", [zkconcurrent, aio, tree], ids=lambda package: package.__name__)
 
 
 @packages
@@ -77,11 +77,13 @@ def _functions(public: object) -> Iterator[tuple[str, object]]:
                 yield f"{kind.__qualname__}.{name}", found
 
 
-@pytest.mark.parametrize("module", [zkconcurrent, aio, testing, otel, prometheus], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [zkconcurrent, aio, testing, tree, metrics, otel, prometheus], ids=lambda module: module.__name__
+)
 def test_the_types_of_a_function_can_be_resolved(module: ModuleType) -> None:
     """What injects arguments, or checks them, can read the annotations of each function and method."""
-    names = [name for name in module.__all__ if callable(getattr(module, name))]
-    every = [each for name in names for each in _functions(getattr(module, name))]
+    public = [found for name in module.__all__ if callable(found := getattr(module, name))]
+    every = [each for found in public if not typing.get_origin(found) for each in _functions(found)]
     assert every
     unresolved = {}
     for name, function in every:
@@ -146,7 +148,7 @@ def test_each_name_is_used_there() -> None:
 def test_what_is_for_some_programs_has_an_import_of_its_own() -> None:
     """`aio`, the tests' servers, the exporters, what is for tooz and Celery, and the command are not loaded with it."""
     loaded = run_python("-c", "import sys, zkconcurrent; print(*sys.modules)").stdout.split()
-    others = ("aio", "testing", "otel", "prometheus", "tooz", "celery", "_command")
+    others = ("aio", "testing", "tree", "metrics", "otel", "prometheus", "tooz", "celery", "_command")
     assert [name for name in loaded if name.removeprefix("zkconcurrent.").partition(".")[0] in others] == []
     run_python("-c", "import zkconcurrent; assert not hasattr(zkconcurrent, 'aio')")
 

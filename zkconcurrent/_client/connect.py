@@ -19,10 +19,10 @@ from .._engine.long_waits import LONG
 from .._engine.session import Session
 from .._errors import ClientError
 from .._kazoo.addresses import shown
-from .._kazoo.link import FORKED, KazooClient
+from .._kazoo.link import FORKED, KazooClient, Link
 from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
-from .._kazoo.transport import MAX_REQUEST
+from .._kazoo.transport import MAX_REQUEST, Transport
 from .._memory import process
 from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
@@ -109,6 +109,15 @@ class Client(KazooClient):  # type: ignore[misc]
         self._followers: dict[_Name, Client] = {}
         self._opening = threading.RLock()
         _clients.add(self)
+
+    @property
+    def session_timeout(self) -> float | None:
+        """The session timeout that the servers have granted, in seconds; None before the first connection.
+
+        A hold whose process dies is free within this time and a tick.
+        """
+        opening = Transport.of(self).opening
+        return opening.old_timeout if opening.handshake is None else opening.handshake.timeout
 
     def add_auth_async(self, scheme: str, credential: str) -> Any:
         """Send credentials; as `KazooClient.add_auth_async`."""
@@ -336,6 +345,8 @@ def prepare(
         if unknown := sorted(options.keys() - {*known}):
             raise TypeError(f"connect() has no argument {unknown[0]!r}{meant(unknown[0], known)}") from None
         raise
+    # Before its start, so that the library sees its connection from the beginning.
+    Transport.of(client)
     client._name = _OF_THIS_PROCESS if of_this_process else _name(url, options, settings)
 
     def start(given_up: Callable[[], bool] = lambda: False) -> None:
@@ -348,6 +359,27 @@ def prepare(
             raise
 
     return client, start
+
+
+def check_url(url: str) -> Settings:
+    """Return the parts of a URL, as `parse` does, and check the files that it names.
+
+    Raises:
+        ValueError: a part is wrong, or a file can't be used.
+    """
+    settings = parse(url)
+    check_files(settings)
+    return settings
+
+
+def failures(client: KazooClient) -> str:
+    """Return what the last attempts to connect came to, by address, and what to do."""
+    return Link(client).failures()
+
+
+def is_refused(client: KazooClient) -> bool:
+    """Return whether the servers do not accept the client's credentials."""
+    return Transport.of(client).opening.refusal is not None
 
 
 def discard(client: Client) -> None:

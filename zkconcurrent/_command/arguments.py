@@ -1,4 +1,4 @@
-"""The command line: what it may say, and the exit code 64 for all else."""
+"""The command line: its words, and the exit code 64 for all others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
-from .._arguments.certificates import check_files
-from .._arguments.paths import check_path
+from .. import __version__
+from .._client.connect import check_url
 from .._client.url import VARIABLE as URL
-from .._client.url import parse as parse_url
-from .._version import __version__
 from .outcome import CommandError, Exit, say
 
 _SERVER = f"The server is the URL in ${URL}, such as zk://host1,host2:2182/app?timeout=30."
@@ -70,13 +68,13 @@ def parser() -> argparse.ArgumentParser:
     add = partial(commands.add_parser, parents=[server])
     raw = argparse.RawDescriptionHelpFormatter
     _add_run(add("run", help="run a command under a lock", description=_RUN, formatter_class=raw, allow_abbrev=False))
-    _add_looks(add)
+    _add_ls_and_show(add)
     deadlocks = add("deadlocks", help="report rings of waits", description=_DEADLOCKS, formatter_class=raw)
     deadlocks.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
     doctor = add("doctor", help="look for what would make locks fail", description=_DOCTOR, formatter_class=raw)
     doctor.add_argument("--scratch", metavar="PATH", help="try writes below this path, and remove what they made")
-    for looks in (deadlocks, doctor):
-        looks.add_argument("--json", action="store_true", help="as one document of JSON")
+    for each in (deadlocks, doctor):
+        each.add_argument("--json", action="store_true", help="as one document of JSON")
     ends = add("break", help="end a hold that will not end", description=_BREAK)
     ends.add_argument("path", metavar="PATH")
     ends.add_argument("--holder", type=_count, metavar="TOKEN", help="the hold: its fencing token, which `show` prints")
@@ -95,7 +93,7 @@ def commands(whole: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
     return dict(found.choices)
 
 
-def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
+def _add_ls_and_show(add: Callable[..., argparse.ArgumentParser]) -> None:
     ls = add("ls", help="list who holds and who waits", description=_LS)
     ls.add_argument("path", nargs="?", default="/", metavar="PATH", help="where: / unless given")
     ls.add_argument("-r", "--recursive", action="store_true", help="all paths below, not only the next")
@@ -108,10 +106,10 @@ def _add_looks(add: Callable[..., argparse.ArgumentParser]) -> None:
     ls.add_argument("--wide", action="store_true", help="tokens, sessions and names of nodes, too; nothing is cut")
     show = add("show", help="show one lock, with its queue", description=_SHOW)
     show.add_argument("path", metavar="PATH")
-    for looks in (ls, show):
-        looks.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
-        looks.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
-        looks.add_argument(
+    for each in (ls, show):
+        each.add_argument("--json", action="store_true", help="as one document of JSON; with --watch a line each time")
+        each.add_argument("--watch", action="store_true", help="repeat until Ctrl-C")
+        each.add_argument(
             "--interval", type=_interval, default=2.0, metavar="SEC", help="between two listings: 2, at least 0.1"
         )
 
@@ -150,7 +148,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Return what the command line says; of `run` also the `command`.
+    """Parse the command line. For `run`, `command` has the words after `--`.
 
     Raises:
         CommandError: it is wrong.
@@ -208,10 +206,11 @@ def _check_paths(paths: Sequence[str]) -> None:
 
 
 def _check_path(path: str) -> None:
-    try:
-        check_path(path)
-    except ValueError as error:
-        _refuse(str(error))
+    """Refuse a path that is mistyped; the library refuses what else ZooKeeper does not accept."""
+    if not path.startswith("/"):
+        _refuse(f"path must start with '/': {path!r}")
+    if {"", ".", ".."} & {*path[1:].split("/")}:
+        _refuse(f"path must have no empty part, no '.' or '..', and no '/' at its end: {path!r}")
 
 
 def server_url(found: argparse.Namespace) -> str:
@@ -237,12 +236,11 @@ def server_url(found: argparse.Namespace) -> str:
     if not url:
         _refuse(f"no server: set ${URL}, or give --url-file or --url")
     try:
-        settings = parse_url(url)
-        check_files(settings)
+        settings = check_url(url)
     except ValueError as error:
         _refuse(str(error))
     if "memory" in settings:
-        _refuse("memory: is a service of one process: nobody else could see the lock")
+        _refuse("memory: is a service of one process: no other could see the lock")
     if found.url is not None and settings.keys() & {"auth_data", "sasl_options"}:
         say(f"the password in --url shows in `ps`: use ${URL} or --url-file")
     return url

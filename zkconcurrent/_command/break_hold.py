@@ -16,12 +16,14 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import NoReturn
 
-from .._kazoo.link import KazooClient, Link
-from .._kazoo.replies import kazoo_errors
-from .._threads.detached import DetachedLock
-from .look import Scan, Standing, sentences
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+
+from .. import Contender, DetachedLock
+from ..tree import PathReport, TreeReport, inspect
+from .ls import sentences
 from .outcome import CommandError, Exit, escaped, say, write
-from .server import link_of
+from .server import check_readable, check_there, connected
 
 _REVOKE = b"__REVOKE__"
 """What Curator's `Revoker` writes into the node of a holder, which listens if it was made revocable."""
@@ -34,44 +36,45 @@ def break_hold(found: Namespace) -> int:
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if not at_terminal and not (found.yes and found.holder is not None):
         raise CommandError(Exit.USAGE, "without a terminal, both -y and --holder are needed")
-    with link_of(found) as link:
-        scan = Scan(link)
-        places = scan.queue(found.path)
-        place = _holder(found, places, scan.kazoos(found.path))
+    with connected(found) as client:
+        report = inspect(client, found.path, depth=0)
+        check_there(client, report)
+        check_readable(report)
+        primitive, holder = _holder(found, report)
         if not found.yes:
-            _ask(place, places, link.client.chroot)
+            _ask(primitive, holder, report, client.chroot)
         for number in (signal.SIGHUP, signal.SIGTERM):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _give_up)
-        broken = _end(link, place, found.grace, scan.nodes[place.contender.node].data)
-    token = place.contender.token
+        broken = _end(client, primitive, holder, found.grace)
     # Other readers, or holders of permits, may hold rightly with a lower one.
-    late = f"with the token {token}" if place.mode in ("read", "permit") else f"whose token is below {token + 1}"
+    beside = holder.mode in ("read", "permit")
+    late = f"with the token {holder.token}" if beside else f"whose token is below {holder.token + 1}"
     # First: standard output may be full.
-    say(f"{place.contender.whole_name()} may still be at work: end it, too" if broken else _GONE)
-    write(f"{'broken' if broken else 'gone'}: {escaped(place.contender.node)}; refuse writes {late}\n")
+    say(f"{holder.whole_name()} may still be at work: end it, too" if broken else _GONE)
+    write(f"{'broken' if broken else 'gone'}: {escaped(holder.node)}; refuse writes {late}\n")
     return 0
 
 
-def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
-    """Return the hold to break.
+def _holder(found: Namespace, report: TreeReport) -> tuple[PathReport, Contender]:
+    """Return the hold to break, and the primitive.
 
     Raises:
-        CommandError: there is none, or not that one, or it is not said which.
+        CommandError: there is none, or not that one, or the command line does not say which.
     """
-    held = [place for place in places if place.holds]
-    if kazoos and not held:
+    held = [(primitive, each) for primitive in report.primitives for each in primitive.holders]
+    if not held and report.of_kazoo:
         raise CommandError(Exit.OTHER_KIND, f"kazoo's own recipes use {found.path}: end the process that holds there")
-    if held and held[0].kind == "Queue":
-        why = f"{held[0].path} is a Queue: end the process that has claimed an item, and another one gets that"
-        raise CommandError(Exit.OTHER_KIND, why)
     if not held:
         raise CommandError(Exit.NOTHING_THERE, f"nobody holds {found.path}")
+    if held[0][0].kind == "Queue":
+        why = f"{held[0][0].path} is a Queue: end the process that has claimed an item, and another one gets that"
+        raise CommandError(Exit.OTHER_KIND, why)
     if found.holder is not None:
-        for place in held:
-            if place.contender.token == found.holder:
-                return place
-        tokens = ", ".join(str(place.contender.token) for place in held)
+        for primitive, each in held:
+            if each.token == found.holder:
+                return primitive, each
+        tokens = ", ".join(str(each.token) for _, each in held)
         raise CommandError(
             Exit.NOT_ACQUIRED, f"no hold of {found.path} has the token {found.holder}: it is held with {tokens}"
         )
@@ -80,14 +83,15 @@ def _holder(found: Namespace, places: list[Standing], kazoos: int) -> Standing:
     return held[0]
 
 
-def _ask(place: Standing, places: list[Standing], chroot: str) -> None:
+def _ask(primitive: PathReport, holder: Contender, report: TreeReport, chroot: str) -> None:
     """Ask whether to break a hold.
 
     Raises:
         CommandError: the answer is no.
     """
-    waiting = sum(not each.holds for each in places)
-    lines = [*sentences([place], chroot), f"  {waiting} wait", f"  {_WARNING}"]
+    waiting = sum(len(each.waiters) for each in report.primitives)
+    shown = PathReport(primitive.path, primitive.kind, (holder,), ())
+    lines = [*sentences([shown], chroot), f"  {waiting} wait", f"  {_WARNING}"]
     write("".join(f"{line}\n" for line in lines))
     write("Break this hold? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -99,27 +103,28 @@ def _give_up(number: int, _: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-def _end(link: Link, place: Standing, grace: float, data: bytes) -> bool:
-    """End a hold, whose node has these data; return False if it has ended before."""
-    client, contender = link.client, place.contender
+def _end(client: KazooClient, primitive: PathReport, contender: Contender, grace: float) -> bool:
+    """End a hold; return False if it has ended before."""
     if not contender.session:
         # A detached hold: only a call of its owner, or of an operator, ends it, and no process is notified.
         try:
-            return DetachedLock(client, place.path, contender.owner or "-").force_release(contender.token)
+            return DetachedLock(client, primitive.path, contender.owner or "-").force_release(contender.token)
         except ValueError:
             # It has ended, and a session holds now.
             return False
+    data = b""
     what = "ask its holder to release"
     asked: int | None = None
     try:
-        if place.kind != "Semaphore":
+        if primitive.kind != "Semaphore":
             changed = threading.Event()
             if contender.revoked:
                 # The command that has asked gives back what the node told, if it is given up.
                 say(f"its holder was asked to release before; waiting for {grace:g} s")
             else:
+                data, _ = client.get(contender.node)
                 asked = client.set(contender.node, _REVOKE).version
-                # From here on the node does not tell who holds, unless this is given up.
+                # From here on the node does not show who holds, unless this is given up.
                 say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
             until = time.monotonic() + grace
             # A write fires the watch, too, for example that of another client that asks.

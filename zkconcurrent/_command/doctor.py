@@ -1,8 +1,9 @@
 """`doctor`: asks a service, from where the programs run, what would make their locks fail or be slow.
 
-Each check is a line: `ok`, `warn` (it works, or it can't be seen; but) or `fail` (a program would get an error, or its
-lock would not be one), with what to do. Only what reads tell is asked, unless `--scratch` names a path below which it
-may write: then also the requests by which locks are made, and the clock of the leader. What it makes there, it removes.
+Each check is a line, with what to do: `ok`, `warn` (it works, or this can't be seen; but) or `fail` (a program would
+get an error, or its lock would not be one). The checks only read, unless `--scratch` names a path below which they may
+write. Then they also use a lock and a set there, as a program would, read the leader's clock off the lock's node, and
+remove what that has made.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._errors import ForeignNodeError, SequenceExhaustedError
-from .._kazoo.addresses import shown
-from .._kazoo.link import KazooClient, Link, Permissions, make_digest_acl_credential
-from .._kazoo.replies import kazoo_errors
-from .._kazoo.watches import AddWatch
-from .._protocol.rules import check_queue, check_sequence, line_up, role_of
-from .look import RULES, Scan
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.security import Permissions, make_digest_acl_credential
+
+from .. import Client, Lock, RefusedError, Set, ZkConcurrentError
+from .._client.connect import TIMEOUT
+from ..tree import inspect
 from .outcome import CommandError, Exit, document, escaped, write
-from .server import ask_all, link_of
+from .server import connected
 
 SICK = 1
 OK, WARN, FAIL = "ok", "warn", "fail"
 _READS, _WRITES = 21, 5
 # In seconds: for a server's reply to a word.
 _PATIENCE = 2.0
+_PATIENCE_OF_LOCK = 30.0
 _LONGEST_REPLY = 1 << 20  # bytes
 # Of the shared paths, how many have a line of their own.
 _MOST = 20
@@ -63,9 +65,10 @@ class Finding(NamedTuple):
 
 def doctor(found: Namespace) -> int:
     """Make all checks; return the exit code."""
-    with link_of(found) as link:
-        checks = [*_checks(link, found.scratch)]
-        hosts = ",".join(shown(*address) for address in link.client.hosts)
+    with connected(found) as client:
+        asked = found.settings.get("timeout", TIMEOUT)
+        checks = [*_checks(client, asked, found.scratch)]
+        hosts = ",".join(_shown(*address) for address in client.hosts)
     if found.json:
         write(f"{document('doctor', {'hosts': hosts}, checks=[check._asdict() for check in checks])}\n")
     else:
@@ -73,49 +76,52 @@ def doctor(found: Namespace) -> int:
     return SICK if any(check.level == FAIL for check in checks) else 0
 
 
-def _checks(link: Link, scratch: str | None) -> Iterator[Finding]:
-    yield from _servers(link)
-    yield _timeout(link)
-    yield _latency("reads", _READS, lambda: link.client.exists("/"), link)
-    yield from _root(link)
-    yield from _paths(link)
-    if scratch is None:
-        yield Finding("writes, clock", WARN, "not looked at", "give --scratch PATH, below which this command may write")
-    else:
-        yield from _writes(link, scratch)
-    # Last, as an old server may close the connection.
-    yield _tree_watches(link)
+def _checks(client: Client, asked: float, scratch: str | None) -> Iterator[Finding]:
+    yield from _servers(client)
+    yield _timeout(client, asked)
+    yield _latency("reads", _READS, lambda: client.exists("/"), client.session_timeout or asked)
+    yield from _root(client)
+    yield from _paths(client)
+    if scratch is not None:
+        yield from _writes(client, client.session_timeout or asked, scratch)
+        return
+    remedy = "give --scratch PATH, below which this command may write"
+    yield Finding("writes, clock, watches of trees", WARN, "not looked at", remedy)
+
+
+def _shown(host: str, port: int) -> str:
+    """Return an address as URLs have it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # -- the servers -------------------------------------------------------------------------------------------------------
 
 
-def _servers(link: Link) -> Iterator[Finding]:
+def _servers(client: Client) -> Iterator[Finding]:
     """Ask each server of the URL for what it is, by `srvr`, which no server has switched off."""
-    client = link.client
     if client.use_ssl:
         yield Finding("servers", WARN, "over TLS they are not asked", "ask each by its AdminServer: /commands/srvr")
         return
     serving = 0
     hosts = list(dict.fromkeys(client.hosts))
     for host, port in hosts:
-        name = f"server {shown(host, port)}"
+        name = f"server {_shown(host, port)}"
         try:
             srvr = _word(host, port, "srvr")
         except (OSError, UnicodeError) as error:
             # A UnicodeError means that the text can be no name at all.
             yield Finding(name, WARN, f"does not answer ({error})", "start it, or take it out of the URL")
             continue
-        said = dict(line.partition(": ")[::2] for line in srvr.splitlines())
-        mode = said.get("Mode")
+        fields = dict(line.partition(": ")[::2] for line in srvr.splitlines())
+        mode = fields.get("Mode")
         if mode is None or mode == "read-only":
             text = "it does not serve" if mode is None else "it serves read-only clients alone"
             yield Finding(name, WARN, f"{text}: it has no quorum", "look at its log, and at the other servers")
         else:
-            version = said.get("Zookeeper version", "?").partition(",")[0]
+            version = fields.get("Zookeeper version", "?").partition(",")[0]
             serving += 1
             yield Finding(name, OK, f"ZooKeeper {version}, {mode}", value=version)
-            yield from _figures(link, name, host, port)
+            yield from _figures(client, name, host, port)
     if serving < len(hosts):
         text = f"{serving} of {len(hosts)} servers of the URL serve"
         yield Finding("quorum", WARN, text, "mend the others, before one more ends the service", serving)
@@ -127,29 +133,27 @@ def _servers(link: Link) -> Iterator[Finding]:
         yield Finding("credentials", WARN, "the password travels in plain text", "use zks://, and secureClientPort")
 
 
-def _figures(link: Link, name: str, host: str, port: int) -> Iterator[Finding]:
-    """Ask for what a server's administrator has set, and how it is, where it tells that."""
+def _figures(client: Client, name: str, host: str, port: int) -> Iterator[Finding]:
+    """Ask a server for its configuration and its state, if its administrator lets it answer."""
     try:
-        told, figures = _word(host, port, "conf"), _word(host, port, "mntr")
+        conf, mntr = _word(host, port, "conf"), _word(host, port, "mntr")
     except OSError:
         return
-    off = [word for word, reply in (("conf", told), ("mntr", figures)) if _REFUSED in reply]
+    off = [word for word, reply in (("conf", conf), ("mntr", mntr)) if _REFUSED in reply]
     if off:
         remedy = "allow them there: 4lw.commands.whitelist=conf,mntr"
         text = f"{' and '.join(off)} are off, so its tick, or the state of its data, can't be seen"
         yield Finding(name, WARN, text, remedy)
-    settings = dict(line.partition("=")[::2] for line in told.splitlines())
+    settings = dict(line.partition("=")[::2] for line in conf.splitlines())
     with suppress(KeyError, ValueError):
         tick = float(settings["tickTime"]) / 1000
-        asked = getattr(link.client, "tick", None)
-        if asked is not None and asked < tick:
-            yield Finding(
-                name, FAIL, f"its tick is {tick:g} s, that of the URL {asked:g} s", "no lease is safe: mend it"
-            )
+        if client.tick is not None and client.tick < tick:
+            text = f"its tick is {tick:g} s, that of the URL {client.tick:g} s"
+            yield Finding(name, FAIL, text, "no lease is safe: mend it")
         if 0 <= float(settings["minSessionTimeout"]) / 1000 < 2 * tick:
             yield Finding(name, FAIL, "minSessionTimeout is less than 2 ticks", "no lease is safe: raise it")
-    said = dict(line.partition("\t")[::2] for line in figures.splitlines())
-    if said.get("zk_digest_mismatches_count", "0") != "0":
+    figures = dict(line.partition("\t")[::2] for line in mntr.splitlines())
+    if figures.get("zk_digest_mismatches_count", "0") != "0":
         yield Finding(name, FAIL, "its copy of the data may have diverged (digest mismatches)", "rebuild the server")
 
 
@@ -172,8 +176,8 @@ def _word(host: str, port: int, word: str) -> str:
     raise TimeoutError("timed out")
 
 
-def _timeout(link: Link) -> Finding:
-    asked, got = link.requested_timeout, link.leases.negotiated()
+def _timeout(client: Client, asked: float) -> Finding:
+    got = client.session_timeout
     if got is None:
         return Finding("session timeout", WARN, "unknown", "run this command again")
     if abs(got - asked) < 0.001:
@@ -185,7 +189,7 @@ def _timeout(link: Link) -> Finding:
     return Finding("session timeout", WARN, f"{got:g} s, not the {asked:g} s that were asked", remedy, got)
 
 
-def _latency(what: str, times: int, request: Callable[[], object], link: Link) -> Finding:
+def _latency(what: str, times: int, request: Callable[[], object], session_timeout: float) -> Finding:
     """Measure how long a request takes; a lease needs writes that take less than a tenth of the session timeout."""
     taken = []
     for _ in range(times):
@@ -193,7 +197,7 @@ def _latency(what: str, times: int, request: Callable[[], object], link: Link) -
         request()
         taken.append(time.monotonic() - began)
     median, most = statistics.median(taken), max(taken)
-    slow = 10 * most > (link.leases.negotiated() or link.requested_timeout)
+    slow = 10 * most > session_timeout
     text = f"{1000 * median:.1f} ms in the median, {1000 * most:.1f} ms at most, of {times}"
     remedy = "find out what is slow: network, disk; or raise the session timeout to ten times this"
     return Finding(what, WARN if slow else OK, text, remedy if slow else "", round(median, 6))
@@ -202,9 +206,9 @@ def _latency(what: str, times: int, request: Callable[[], object], link: Link) -
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-def _root(link: Link) -> Iterator[Finding]:
-    """Look at what the access rights of the URL's root let this client do."""
-    client, name = link.client, f"access to {link.client.chroot or '/'}"
+def _root(client: Client) -> Iterator[Finding]:
+    """Read what the access rights of the URL's root let this client do."""
+    name = f"access to {client.chroot or '/'}"
     try:
         acls, _ = client.get_acls("/")
     except kazoo_errors.NoNodeError:
@@ -236,108 +240,88 @@ def _letters(rights: int) -> str:
     return "".join(letter for letter, right in {**letters, "a": Permissions.ADMIN}.items() if rights & right)
 
 
-def _paths(link: Link) -> Iterator[Finding]:
-    """Look for paths on which an acquire would raise, or on which locks do not exclude each other."""
-    scan = Scan(link)
-    try:
-        places = scan.places("/", None)
-    except kazoo_errors.NoNodeError:
+def _paths(client: Client) -> Iterator[Finding]:
+    """Find the paths on which an acquire would raise, or on which locks do not exclude each other."""
+    report = inspect(client)
+    if not report.exists:
         return
-    except kazoo_errors.NoAuthError:
+    if report.path in report.unreadable:
         yield Finding("paths", FAIL, "this client may not list the root", "use the credentials of its creator")
         return
-    bad = 0
-    for path, names in sorted(scan.listings.items()):
-        why = _why_refused(path, names)
-        if why is not None:
-            bad += 1
-            if bad <= _MOST:
-                yield Finding("paths", FAIL, why)
-    if bad > _MOST:
-        yield Finding("paths", FAIL, f"{bad - _MOST} more such paths", value=bad)
-    if scan.unreadable:
-        count = len(scan.unreadable)
-        text = f"{count} may not be read, such as {scan.unreadable[0]}"
+    whys = [*report.unusable.values()]
+    for why in whys[:_MOST]:
+        yield Finding("paths", FAIL, why)
+    if len(whys) > _MOST:
+        yield Finding("paths", FAIL, f"{len(whys) - _MOST} more such paths", value=len(whys))
+    if report.unreadable:
+        count = len(report.unreadable)
+        text = f"{count} may not be read, such as {report.unreadable[0]}"
         yield Finding("paths", WARN, text, "a search for deadlocks ends there, and `ls` shows nothing", count)
-    if not bad and not scan.unreadable:
-        locks = len({place.path for place in places if place.kind != "Queue"})
-        yield Finding(
-            "paths", OK, f"nodes: {len(scan.listings)}, locks in use: {locks}; none has two kinds", value=locks
-        )
-
-
-def _why_refused(path: str, names: list[str]) -> str | None:
-    """Return why a lock would refuse a queue, with what to do; None if it would not, or if it is not a queue."""
-    ours = [name for name in names if name.startswith("_c_") and role_of(name) in RULES]
-    if not ours:
-        return None
-    rule = RULES[role_of(ours[0]) or ""]
-    try:
-        check_queue(path, names, rule)
-        late = check_sequence(path, line_up(ours, rule)[-1], rule)
-    except (ForeignNodeError, SequenceExhaustedError) as error:
-        return str(error)
-    return f"{path}: its sequence numbers run out: leave it idle, or use another path" if late else None
-
-
-def _tree_watches(link: Link) -> Finding:
-    """Ask for a watch of a tree, which a `Dict` or `Set` needs."""
-    try:
-        (error,) = ask_all(lambda path, reply: link.transport.send(AddWatch(path), reply), ["/zookeeper"])
-    except kazoo_errors.KazooException as failed:
-        error = failed
-    if error is None or isinstance(error, kazoo_errors.NoAuthError):
-        return Finding("watches of trees", OK, "the server has them", value="yes")
-    why, remedy = "it is older than 3.6", "upgrade"
-    if isinstance(error, kazoo_errors.MarshallingError):
-        why, remedy = "its watchManagerName is WatchManagerOptimized", "take that setting out"
-    return Finding(
-        "watches of trees", WARN, f"the server has none, as {why}", f"a Dict or Set needs them: {remedy}", "no"
-    )
+    if not whys and not report.unreadable:
+        locks = sum(each.kind != "Queue" for each in report.primitives)
+        yield Finding("paths", OK, f"locks in use: {locks}; none has two kinds", value=locks)
 
 
 # -- what only a write shows -------------------------------------------------------------------------------------------
 
 
-def _writes(link: Link, scratch: str) -> list[Finding]:
-    """Do what an acquire and a release do, and read the leader's clock off a node; remove what was made."""
+def _writes(client: Client, session_timeout: float, scratch: str) -> list[Finding]:
+    """Use a lock and a set as a program would; remove what they have made."""
+    if inspect(client, scratch, depth=0).primitives:
+        raise CommandError(Exit.USAGE, f"--scratch {scratch}: a lock uses this path; name another one")
+    if client.exists("/") is None:
+        return [Finding("writes", WARN, "not tried, as the URL's root is missing", "create it")]
+    folder = f"{scratch}/doctor-{uuid.uuid4().hex}"
+    above = [folder[:at] for at in range(1, len(folder)) if folder[at] == "/"]
+    made = [*(each for each in above if client.exists(each) is None), folder, f"{folder}/lock", f"{folder}/set"]
     checks: list[Finding] = []
-    made: list[str] = []
     try:
-        with suppress(kazoo_errors.NoNodeError):
-            if any(role_of(name) for name in link.client.get_children(scratch)):
-                raise CommandError(Exit.USAGE, f"--scratch {scratch}: a lock uses this path; name another one")
-        _make(link, f"{scratch}/doctor-{uuid.uuid4().hex}", made)
-        checks += _exercise(link, made[-1])
-    except kazoo_errors.NoNodeError:
-        checks.append(Finding("writes", WARN, "not tried, as the URL's root is missing", "create it"))
-    except kazoo_errors.NoAuthError:
+        checks += _use_lock(client, session_timeout, f"{folder}/lock")
+        checks.append(_use_set(client, f"{folder}/set"))
+    except RefusedError as error:
         remedy = "grant it the rights to create (c) and delete (d) where locks are"
-        checks.append(Finding("writes", FAIL, f"this client may not write below {scratch}", remedy))
-    except kazoo_errors.KazooException as error:
+        checks.append(Finding("writes", FAIL, f"this client may not write below {scratch}: {error}", remedy))
+    except (TimeoutError, ZkConcurrentError) as error:
         remedy = "look at the servers' logs"
         checks.append(Finding("writes", FAIL, f"they fail below {scratch} ({type(error).__name__})", remedy))
-    finally:
-        left = [path for path in reversed(made) if not _is_removed(link.client, path)]
+    left = [path for path in reversed(made) if not _is_removed(client, path)]
     if left:
         checks.append(Finding("scratch", WARN, f"not removed: {', '.join(left)}", "delete it"))
     return checks
 
 
-def _make(link: Link, path: str, made: list[str]) -> None:
-    """Make a container, and the nodes above it that are missing; note each."""
-    client = link.client
-    above = [path[:at] for at in range(1, len(path)) if path[at] == "/"]
-    for each in above:
-        if client.exists(each) is None:
-            with suppress(kazoo_errors.NodeExistsError):
-                client.create(each)
-                made.append(each)
-    made.append(path)
-    (result,) = ask_all(link.make_container, [path])
-    if isinstance(result, Exception):
-        made.pop()
-        raise result
+def _use_lock(client: Client, session_timeout: float, path: str) -> Iterator[Finding]:
+    lock = Lock(client, path)
+    ages: list[tuple[float, float]] = []
+
+    def acquire_and_release() -> None:
+        began = time.time()
+        with lock.hold(_PATIENCE_OF_LOCK):
+            took = time.time() - began
+            owner = lock.owner()
+            assert owner is not None
+            ages.append((took, owner.queued.timestamp() - began - took / 2))
+
+    # The first acquire also makes the nodes above.
+    acquire_and_release()
+    ages.clear()
+    yield _latency("writes", _WRITES, acquire_and_release, session_timeout)
+    took, ahead = min(ages)
+    text = f"{abs(ahead):.3f} s {'ahead of' if ahead > 0 else 'behind'} this machine's, give or take {took / 2:.3f} s"
+    wrong = abs(ahead) - took / 2 > _MOST_AHEAD
+    remedy = "ages, and when an item of a DelayQueue is due, are wrong by that: set both by NTP" if wrong else ""
+    yield Finding("leader's clock", WARN if wrong else OK, text, remedy, round(ahead, 3))
+
+
+def _use_set(client: Client, path: str) -> Finding:
+    """Read a set, which a watch of its tree keeps current."""
+    members = Set(client, path)
+    try:
+        members.ready()
+    except RefusedError as error:
+        return Finding("watches of trees", WARN, "the servers have none", f"a Dict or Set needs them: {error}", "no")
+    members.destroy()
+    return Finding("watches of trees", OK, "the server has them", value="yes")
 
 
 def _is_removed(client: KazooClient, path: str) -> bool:
@@ -347,27 +331,3 @@ def _is_removed(client: KazooClient, path: str) -> bool:
         # The node may be gone already, or another client may use it.
         return isinstance(error, kazoo_errors.NoNodeError | kazoo_errors.NotEmptyError)
     return True
-
-
-def _exercise(link: Link, folder: str) -> Iterator[Finding]:
-    client = link.client
-    ages: list[tuple[float, float]] = []
-
-    def acquire_and_release() -> None:
-        began = time.time()
-        node, stat = client.create(f"{folder}/n-", ephemeral=True, sequence=True, include_data=True)
-        took = time.time() - began
-        ages.append((took, stat.ctime / 1000 - began - took / 2))
-        transaction = client.transaction()
-        transaction.check(node, -1)
-        transaction.delete(node)
-        for result in transaction.commit():
-            if isinstance(result, Exception):
-                raise result
-
-    yield _latency("writes", _WRITES, acquire_and_release, link)
-    took, ahead = min(ages)
-    text = f"{abs(ahead):.3f} s {'ahead of' if ahead > 0 else 'behind'} this machine's, give or take {took / 2:.3f} s"
-    wrong = abs(ahead) - took / 2 > _MOST_AHEAD
-    remedy = "ages, and when an item of a DelayQueue is due, are wrong by that: set both by NTP" if wrong else ""
-    yield Finding("leader's clock", WARN if wrong else OK, text, remedy, round(ahead, 3))

@@ -21,8 +21,8 @@ from argparse import Namespace
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from .._runtime.clock import boot_clock
 from . import processes
+from .processes import boot_clock
 
 # Also where no lease runs: the end of a process group shows only when one looks.
 _POLL = 0.5  # seconds

@@ -1,7 +1,7 @@
-"""The thread that holds: it connects, acquires, keeps the hold until it is told to end it, and releases.
+"""The thread that holds: it connects, acquires, keeps the hold until the main thread ends it, and releases.
 
 A lock belongs to the thread that acquired it, and each of these calls may wait. So one thread makes all of them. The
-main thread, which has the signals and the clock, only hears what has come of them.
+main thread, which has the signals and the clock, only gets their outcomes.
 """
 
 from __future__ import annotations
@@ -13,27 +13,20 @@ import os
 import threading
 from argparse import Namespace
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
-from .. import _errors as errors
-from .._client.connect import Client, prepare
+from kazoo import exceptions as kazoo_errors
+
+import zkconcurrent
+
+from .._client.connect import failures, prepare
 from .._client.url import parse
-from .._engine.holds import Hold
-from .._engine.loss_cause import cause_of
-from .._engine.session import Session
-from .._kazoo.link import Link
-from .._kazoo.replies import kazoo_errors
-from .._runtime.clock import boot_clock
-from .._runtime.waiting import wait
-from .._threads.base import node_data
-from .._threads.base.lock_base import Acquirable, LockBase, core_of
-from .._threads.multilock import MultiLock
-from .._threads.once_per import Job
-from .._threads.rlock import RLock
-from .._threads.rwlock import ReadWriteLock
-from .._threads.semaphore import Semaphore
+from .._threads.base.node_data import inherited
+from .._threads.once_per import Job, begin, succeed
 from .outcome import CommandError, Exit, lacks_threads
+from .processes import boot_clock
 
 HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
@@ -41,6 +34,8 @@ TIMEOUT = 30.0  # seconds
 SURVIVED, LEAST_SURVIVED = 0.5, 0.4
 # How long `run` waits for the thread once the time is up.
 _LATE = 1.0  # seconds
+
+_Part: TypeAlias = "zkconcurrent.RLock | zkconcurrent.ReadLock | zkconcurrent.WriteLock | zkconcurrent.Semaphore"
 
 
 class Holder:
@@ -59,11 +54,13 @@ class Holder:
         self._deadline = deadline
         self._post = post
         self._given_up = False
-        self._link: Link | None = None
+        self._client: zkconcurrent.Client | None = None
         self._orders: SimpleQueue[bool] = SimpleQueue()
-        self._lock: Acquirable[object] | None = None
-        self._locks: list[LockBase] = []
-        self._holds: list[Hold] = []
+        # The lock to acquire, and its parts.
+        self._lock: _Part | zkconcurrent.MultiLock | None = None
+        self._parts: list[_Part] = []
+        # The handles of the holds, in the order of the paths.
+        self._held: list[zkconcurrent.Held] = []
         # When the command began, a run of `--once-per` is made.
         self._job = None if found.once_per is None else Job(found.once_per, found.until_success, found.began)
         for name in ("zkconcurrent", "kazoo"):
@@ -95,7 +92,7 @@ class Holder:
 
     def failures(self) -> str:
         """Return what the last attempts to connect came to, as the end of a message."""
-        return "" if self._link is None else f": {self._link.failures()}"
+        return "" if self._client is None else f": {failures(self._client)}"
 
     def end(self, *, success: bool) -> None:
         """End the hold; `success`: the command has succeeded."""
@@ -103,10 +100,10 @@ class Holder:
 
     def lease(self) -> tuple[float, float]:
         """Return for how many seconds the hold lasts, and the session timeout: the shorter of granted and asked for."""
-        session = core_of(self._locks[0]).session
+        assert self._client is not None
         # `survive` is a part of what was asked for, so a server that grants more makes the hold last no longer.
-        timeout = min(session.registry.lease.timeout, self._timeout)
-        return min(lock.remaining() for lock in self._locks), timeout
+        timeout = min(self._client.session_timeout or self._timeout, self._timeout)
+        return min((held.remaining() for held in self._held), default=0.0), timeout
 
     # -- the thread -----------------------------------------------------------------------------------------------
 
@@ -125,27 +122,32 @@ class Holder:
             except ValueError as error:
                 # Paths that lie below one another, or more permits than there can be.
                 raise CommandError(Exit.USAGE, str(error)) from None
-            if self._given_up or not self._acquire(lock):
-                raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
+            holding = self._holding(lock)
+            try:
+                if self._given_up:
+                    raise TimeoutError
+                held = holding.__enter__()
+            except TimeoutError:
+                raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time") from None
             try:
                 if boot_clock() > self._deadline + _LATE:
                     # The machine was asleep, and the lock came before `run` has looked at the clock.
                     raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._post("granted")
-                if self._job is not None and not wait(*self._job.take_turn(core_of(self._locks[0]))):
+                if self._job is not None and not begin(self._job, self._parts[0]):
                     self._post("skipped")
                 else:
-                    self._post("acquired", *self._describe())
-                    if self._orders.get() and self._job is not None and self._job.until_success:
-                        wait(*self._job.succeeded(core_of(self._locks[0])))
+                    self._post("acquired", *self._describe(held if isinstance(held, tuple) else (held,)))
+                    if self._orders.get() and self._job is not None:
+                        succeed(self._job, self._parts[0])
             finally:
-                cause = self._release(lock)
+                cause = self._release(holding)
         finally:
             client.stop()
             client.close()
         self._post("finished", cause)
 
-    def _connect(self) -> Client:
+    def _connect(self) -> zkconcurrent.Client:
         settings = parse(self._url)
         options: dict[str, Any] = {} if "timeout" in settings else {"timeout": TIMEOUT}
         if "start_timeout" not in settings:
@@ -160,16 +162,21 @@ class Holder:
             client, start = prepare(self._url, **options)
         except (ValueError, TypeError, RuntimeError) as error:
             raise CommandError(Exit.USAGE, str(error)) from None
-        self._link = Session.of(client).link
+        self._client = client
         start(lambda: self._given_up)
         return client
 
     def _on_lost(self, _: object) -> None:
-        for hold in self._holds:
-            if not hold.alive:
-                self._post("lost", _word(cause_of(hold.ticket)))
+        for held in self._held:
+            try:
+                _ = held.fencing_token
+            except zkconcurrent.LockLostError as error:
+                self._post("lost", _word(error.cause))
+            except RuntimeError:
+                # It was released.
+                pass
 
-    def _make(self, client: Client) -> Acquirable[object]:
+    def _make(self, client: zkconcurrent.Client) -> _Part | zkconcurrent.MultiLock:
         found = self._found
         self._servers = ",".join(sorted(f"{host}:{port}" for host, port in client.hosts))
         self._outer = _held_outside()
@@ -180,61 +187,68 @@ class Holder:
                 if held == f"{client.chroot}{path}" and client.exists(f"{path}/{node}"):
                     raise CommandError(Exit.USAGE, f"{path} is held by a `run` around this one, which waits for it")
         # A permit is never a certain edge of a deadlock, and its node lies elsewhere.
-        node_data.inherited[:] = [
+        inherited[:] = [
             (path, node[3:39].replace("-", ""))
             for path, servers, node in self._outer
             if servers == self._servers and "/" not in node
         ]
-        locks: list[RLock]
+        locks: list[zkconcurrent.RLock | zkconcurrent.ReadLock | zkconcurrent.WriteLock]
         if found.permits is not None:
-            self._locks = [semaphore := Semaphore(client, found.paths[0], found.permits, on_lost=self._on_lost)]
+            self._parts = [
+                semaphore := zkconcurrent.Semaphore(client, found.paths[0], found.permits, on_lost=self._on_lost)
+            ]
             return semaphore
         if found.shared or found.exclusive:
-            pairs = [ReadWriteLock(client, path, on_lost=self._on_lost) for path in found.paths]
+            pairs = [zkconcurrent.ReadWriteLock(client, path, on_lost=self._on_lost) for path in found.paths]
             locks = [pair.read_lock if found.shared else pair.write_lock for pair in pairs]
         else:
             # As a `Lock`, but that the library knows that only this thread will release it.
-            locks = [RLock(client, path, on_lost=self._on_lost) for path in found.paths]
-        self._locks = [*locks]
-        if len(locks) == 1:
-            return locks[0]
-        return MultiLock(locks)
+            locks = [zkconcurrent.RLock(client, path, on_lost=self._on_lost) for path in found.paths]
+        self._parts = [*locks]
+        return locks[0] if len(locks) == 1 else zkconcurrent.MultiLock(locks)
 
-    def _acquire(self, lock: Acquirable[object]) -> bool:
+    def _holding(
+        self, lock: _Part | zkconcurrent.MultiLock
+    ) -> AbstractContextManager[zkconcurrent.Held | tuple[zkconcurrent.Held, ...]]:
+        """Return the block that holds."""
         if self._found.nonblock:
-            return lock.acquire(blocking=False)
-        if self._deadline == math.inf:
-            return lock.acquire()
+            return lock.hold(blocking=False)
         # Also after the deadline: the connection came in time.
-        return lock.acquire(timeout=max(0.0, self._deadline - boot_clock()))
+        return lock.hold(None if self._deadline == math.inf else max(0.0, self._deadline - boot_clock()))
 
-    def _describe(self) -> tuple[dict[str, int], dict[str, str]]:
+    def _describe(self, held: tuple[zkconcurrent.Held, ...]) -> tuple[dict[str, int], dict[str, str]]:
         """Return the tokens, and the environment of the command."""
+        assert self._client is not None
         tokens: dict[str, int] = {}
         entries = list(self._outer)
-        for path, lock in zip(self._found.paths, self._locks, strict=True):
-            tokens[path] = lock.fencing_token
-            core = core_of(lock)
-            hold = core.must_hold()
-            self._holds.append(hold)
-            base = core.session.link.full(path)
-            entries.append((base, self._servers, hold.ticket.node.removeprefix(f"{path}/")))
+        # A MultiLock has an order of its own.
+        self._held = sorted(held, key=lambda each: self._found.paths.index(self._path_of(each)))
+        for path, each in zip(self._found.paths, self._held, strict=True):
+            tokens[path] = each.fencing_token
+            entries.append((f"{self._client.chroot}{path}", self._servers, each.node.removeprefix(f"{path}/")))
         return tokens, {
             "ZKCONCURRENT_PATH": " ".join(self._found.paths),
             "ZKCONCURRENT_TOKEN": " ".join(map(str, tokens.values())),
             HELD: json.dumps(entries),
         }
 
-    def _release(self, lock: Acquirable[object]) -> str | None:
-        """Release the lock; return the cause if it turns out that it had been lost."""
+    def _path_of(self, held: zkconcurrent.Held) -> str:
+        """Return the path of which this is the hold."""
+        if self._found.permits is not None:
+            path: str = self._found.paths[0]
+            return path
+        return held.node.rpartition("/")[0]
+
+    def _release(self, holding: AbstractContextManager[object]) -> str | None:
+        """End the block; return the cause if it turns out that the hold had been lost."""
         try:
-            lock.release()
-        except errors.LockLostError as error:
+            holding.__exit__(None, None, None)
+        except zkconcurrent.LockLostError as error:
             return _word(error.cause)
         return None
 
 
-def _word(cause: errors.LossCause | None) -> str:
+def _word(cause: zkconcurrent.LossCause | None) -> str:
     return "unknown" if cause is None else cause.value
 
 
@@ -250,12 +264,12 @@ def _held_outside() -> list[tuple[str, str, str]]:
 # The ends of the command that errors mean, the first that fits; a loss may be noticed just before the mark is written,
 # or before the command begins.
 _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
-    (errors.WaitCancelledError, Exit.NOT_ACQUIRED),
-    (errors.LockLostError, Exit.LOST),
-    ((TimeoutError, errors.ClientError, kazoo_errors.KazooException), Exit.UNREACHABLE),
-    (errors.RefusedError, Exit.REFUSED),
-    (errors.DeadlockError, Exit.USAGE),
-    ((errors.ZkConcurrentError, ValueError), Exit.OTHER_KIND),
+    (zkconcurrent.WaitCancelledError, Exit.NOT_ACQUIRED),
+    (zkconcurrent.LockLostError, Exit.LOST),
+    ((TimeoutError, zkconcurrent.ClientError, kazoo_errors.KazooException), Exit.UNREACHABLE),
+    (zkconcurrent.RefusedError, Exit.REFUSED),
+    (zkconcurrent.DeadlockError, Exit.USAGE),
+    ((zkconcurrent.ZkConcurrentError, ValueError), Exit.OTHER_KIND),
 )
 
 

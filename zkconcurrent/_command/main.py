@@ -14,7 +14,7 @@ from importlib import import_module
 from .outcome import CommandError, Exit, die_of, lacks_threads, say, settle_streams
 
 # The module and the function of each command that are not named as the command.
-_ELSEWHERE = {"break": ("break_hold", "break_hold"), "ls": ("look", "ls"), "show": ("look", "show")}
+_ELSEWHERE = {"break": ("break_hold", "break_hold"), "show": ("ls", "show")}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise CommandError(Exit.USAGE, "this command needs a POSIX system")
         found = parse(sys.argv[1:] if argv is None else argv)
         found.began = began
-        # A command has a module of its own, or is one of two in `look`, and is loaded only if it is asked for.
+        # A command has a module of its own, but `show` is beside `ls`; it is loaded only if it is asked for.
         module, function = _ELSEWHERE.get(found.do, (found.do, found.do))
         do: Callable[[Namespace], int] = getattr(import_module(f".{module}", __package__), function)
         return do(found)

@@ -19,11 +19,19 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from .._runtime.clock import boot_clock
 from .arguments import server_url
 from .guard import fork_guard
 from .outcome import BY_SIGNAL, CommandError, Exit, Outcome, die_of, say
-from .processes import adopt_orphans, can_write, changed_children, is_orphaned, kill_all, wait_for_any, wakeup_pipe
+from .processes import (
+    adopt_orphans,
+    boot_clock,
+    can_write,
+    changed_children,
+    is_orphaned,
+    kill_all,
+    wait_for_any,
+    wakeup_pipe,
+)
 
 if TYPE_CHECKING:
     from .holder import Holder

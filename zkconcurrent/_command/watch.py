@@ -1,6 +1,6 @@
-"""`--watch`: looks again and again. A terminal shows the newest look; anything else gets each that differs.
+"""`--watch`: reads again and again. A terminal shows the newest report; anything else gets each that differs.
 
-Every look is of reads alone, and none sets a watch at the server: so nothing is left there, whatever ends the command.
+No reading sets a watch at the server: so nothing is left there, whatever ends the command.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
-from .._kazoo.link import Link
+from kazoo.client import KazooClient
+
 from .outcome import CommandError, Exit, escaped, say, write
-from .server import check_connected, told
+from .server import check_connected, command_errors
 from .terminal import BOLD, has_screen, size, styled
 
 T = TypeVar("T")
@@ -24,26 +25,30 @@ _HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 _CUT, _WRAP = "\x1b[?7l", "\x1b[?7h"
 
 
-def again(
-    link: Link, look: Callable[[T | None], T], tell: Callable[[T], Sequence[str]], seconds: float, title: str | None
+def repeat(
+    client: KazooClient,
+    read: Callable[[T | None], T],
+    text: Callable[[T], Sequence[str]],
+    seconds: float,
+    title: str | None,
 ) -> NoReturn:
-    """Look every few seconds, even after an outage, until the command is interrupted or its output has no reader.
+    """Read every few seconds, even after an outage, until the command is interrupted or its output has no reader.
 
     Args:
-        link: the client's.
-        look: looks; it gets what it has seen before, or None.
-        tell: returns the lines that tell what was seen.
-        seconds: from the beginning of one look to that of the next.
+        client: the client.
+        read: reads; it gets what it has returned before, or None.
+        text: returns the lines of what was read.
+        seconds: from the beginning of one reading to that of the next.
         title: the first line on a terminal; None: write there, too, what differs, one after the other.
     """
-    seen: T | None = None
+    before: T | None = None
     reached = True
     while True:
         began = time.monotonic()
         try:
-            with told(link):
-                check_connected(link)
-                found = look(seen)
+            with command_errors(client):
+                check_connected(client)
+                report = read(before)
         except CommandError as error:
             if error.code != Exit.UNREACHABLE:
                 raise
@@ -53,10 +58,10 @@ def again(
         else:
             reached = True
             if title is not None and has_screen():
-                _show_screen(title, tell(found))
-            elif found != seen:
-                write("".join(f"{line}\n" for line in tell(found)))
-            seen = found
+                _show_screen(title, text(report))
+            elif report != before:
+                write("".join(f"{line}\n" for line in text(report)))
+            before = report
         _pause(began + seconds - time.monotonic())
 
 
@@ -83,7 +88,7 @@ def _pause(seconds: float) -> None:
         BrokenPipeError: standard output has lost its reader. This shows at once, even if nothing is written.
     """
     poll = select.poll()
-    # Of this, the end of the reader is always told.
+    # `poll` always reports the end of the reader.
     poll.register(sys.stdout, 0)
     if poll.poll(math.ceil(1000 * max(0.0, seconds))):
         raise BrokenPipeError

@@ -6,10 +6,12 @@
 import re
 import weakref
 from dataclasses import dataclass, fields
+from datetime import datetime
 from functools import lru_cache
 
 from .._errors import DeadlockEdge, LossCause
 from .._kazoo.link import KazooClient
+from .._runtime.clock import ago, monotonic
 
 # What differs from one object of a kind to the next: a UUID, a hash, a number. A hash may stand beside an underscore,
 # which `\b` takes for a letter.
@@ -73,6 +75,11 @@ class LockEvent(OfClient):
     def client(self) -> KazooClient | None:
         """The client. None if it is garbage collected, or the event was pickled or copied."""
         return self._client() if hasattr(self, "_client") else None
+
+    @property
+    def date(self) -> datetime:
+        """When it was, by this machine's clock, in the process in which it happened."""
+        return ago(monotonic() - self.at)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), tuple(getattr(self, each.name) for each in fields(self))

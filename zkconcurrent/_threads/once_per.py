@@ -1,6 +1,7 @@
 """`once_per`: at most one start of a job in each period, on all machines together, even if processes die.
 
-`_recipes/once.py` decides which call runs, and describes the mark. `zkconcurrent run --once-per` uses `Job`, too.
+`_recipes/once.py` decides which call runs, and describes the mark. `zkconcurrent run --once-per`, and Celery's `Once`,
+use `Job`, too.
 """
 
 from __future__ import annotations
@@ -154,14 +155,25 @@ class Job:
         return call, steps()
 
 
+def begin(job: Job, lock: LockBase) -> Turn:
+    """Decide whether a job is to run, with its lock held; see `Job.take_turn`."""
+    return wait(*job.take_turn(core_of(lock)))
+
+
+def succeed(job: Job, lock: LockBase) -> None:
+    """Note that a job has succeeded, with its lock held, if only such runs count."""
+    if job.until_success:
+        wait(*job.succeeded(core_of(lock)))
+
+
 @contextmanager
 def taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
     """Hold the lock of a job, take a turn of it, and note its success."""
     with lock:
-        turn = wait(*job.take_turn(core_of(lock)))
+        turn = begin(job, lock)
         yield turn
-        if turn and job.until_success:
-            wait(*job.succeeded(core_of(lock)))
+        if turn:
+            succeed(job, lock)
 
 
 class Periods(LockedBy):

@@ -198,9 +198,13 @@ class PermitCore(LockCore):
     def contenders(self) -> Recipe[Line]:
         leases, queue = yield from users(self.path, (self.layout.leases, self.layout.locks))
         waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
+        ahead = [None, *(each.node.rpartition("/")[2] for each in waiting)]
         return (
             self.note_holders(sorted(_contenders(leases), key=lambda each: each.token)),
-            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
+            [
+                each._replace(position=place, mode="permit", blocker=blocker)
+                for place, (each, blocker) in enumerate(zip(waiting, ahead, strict=False), 1)
+            ],
         )
 
 

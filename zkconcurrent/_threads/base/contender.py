@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 from ..._protocol.node_info import NodeInfo, origin_of
 from ..._protocol.operations import Node
+from ..._protocol.rules import PERMIT, READ, WRITE, role_of
 from ..._protocol.ticket import REVOKED
 from ..._recipes.detached import read
 from ..._runtime.clock import ago
 from ..._runtime.public import public
+
+_MODES = {READ.role: "read", WRITE.role: "write", PERMIT.role: "permit"}
 
 
 @public
@@ -42,6 +45,10 @@ class Contender(NamedTuple):
         first_seen_holding: when this client first saw it hold, by this machine's clock, as long as the client keeps an
             object of that path. Its hold began then or earlier: the node does not show when. For a hold of this client,
             the time of its grant. None for a waiter.
+        mode: "read", "write" or "permit"; at a `Queue`, "consumer", "producer" or "claim"; empty if the kind has one
+            mode only.
+        blocker: the name of the node that it waits for. None for a holder, and for a waiter that no other node blocks:
+            it waits for a permit, an item, or room.
     """
 
     host: str | None
@@ -59,14 +66,16 @@ class Contender(NamedTuple):
     revoked: bool = False
     label: str | None = None
     first_seen_holding: datetime | None = None
+    mode: str = ""
+    blocker: str | None = None
 
     def whole_name(self) -> str:
         """Return its name for messages."""
         return NodeInfo(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
 
     @classmethod
-    def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
-        """Parse a node's data."""
+    def of(cls, path: str, name: str, node: Node, position: int = 0, blocker: str | None = None) -> Contender:
+        """Parse a node's name and data."""
         info = NodeInfo.parse(node.data)
         if info.pid is None and (origin := origin_of(node.data))[0]:
             info = info._replace(host=origin[0], pid=origin[1])
@@ -86,6 +95,8 @@ class Contender(NamedTuple):
             info.holds,
             node.data == REVOKED,
             info.label,
+            mode=_MODES.get(role_of(name) or "", ""),
+            blocker=blocker,
         )
 
 

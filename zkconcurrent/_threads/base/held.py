@@ -80,6 +80,17 @@ class BaseHeld:
         return self._core.check_lasts(self._hold).ticket.token
 
     @property
+    def node(self) -> str:
+        """The path of the holder's node. While it is there, no other client can acquire what this hold excludes.
+
+        Raises:
+            LockLostError: the hold was lost.
+            RuntimeError: the hold has ended.
+            ClientError: the process was forked; the hold belongs to its parent.
+        """
+        return self._core.check_lasts(self._hold).ticket.node
+
+    @property
     def since(self) -> datetime:
         """When the hold began, by this machine's clock; of a re-entrant lock, its first level."""
         return self._since

@@ -23,7 +23,7 @@ from ..._engine.telling import Story
 from ..._engine.telling import registered as listeners
 from ..._errors import LockLostError, ZkConcurrentError
 from ..._protocol.operations import Get, NoNode, Recipe
-from ..._protocol.rules import PERMIT, Rule, holders
+from ..._protocol.rules import PERMIT, Rule, holders, nearest
 from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import CheckWait, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import PathCheck
@@ -170,8 +170,10 @@ class QueueCore:
     def contenders(self) -> Recipe[Line]:
         """Return the holders and the waiters."""
         hold, found = yield from contenders(self.path, self.rule)
+        blockers = nearest([name for name, _ in found], self.rule)
         line = [
-            Contender.of(self.path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
+            Contender.of(self.path, name, node, max(0, place), blockers[name])
+            for place, (name, node) in enumerate(found, 1 - hold)
         ]
         return self.note_holders(list(map(self._present, line[:hold]))), line[hold:]
 

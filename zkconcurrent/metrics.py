@@ -1,4 +1,4 @@
-"""The metrics: one table of instruments, of which `zkconcurrent.otel` and `zkconcurrent.prometheus` make their own.
+"""The metrics for an exporter of one's own: `zkconcurrent.otel` and `zkconcurrent.prometheus` are made of these names.
 
 What is counted and measured comes from the events. The current state (waits, holds, the oldest hold, the state of the
 clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no interrupt
@@ -12,41 +12,48 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from .._errors import DeadlockError, LockLostError, LossCause
-from .._protocol.ticket import State
-from .._runtime import this_process
-from .._runtime.process_exit import living_sessions
-from . import lock_events as events
-from . import telling
-from .inspection import servers_of, state_of
-from .session import Session
+from ._engine import lock_events as events
+from ._engine import telling
+from ._engine.inspection import servers_of, state_of
+from ._engine.session import Session
+from ._errors import DeadlockError, LockLostError, LossCause
+from ._kazoo.link import KazooClient
+from ._protocol.ticket import State
+from ._runtime import this_process
+from ._runtime.process_exit import living_sessions
+from ._threads.namespace import BasePath, sessions_of
+
+__all__ = ["BUCKETS", "INSTRUMENTS", "Instrument", "Recorder", "Scope", "Values"]
 
 MOST_NAMES = 200
 OTHER = "other"
-BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)  # seconds
-# The states of a client that are told, as `inspect()` names them. One that was stopped is left out.
+BUCKETS: tuple[float, ...] = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+"""The bounds of histograms, in seconds."""
+# The states of a client that are exported, as `inspect()` names them. A client that was stopped is left out.
 STATES = ("connected", "out of reach", "given up")
 
 Values: TypeAlias = tuple[str, ...]
 """The values of an instrument's attributes, in their order; an empty one stands for none."""
 
+Scope: TypeAlias = KazooClient | BasePath | None
+"""What is measured: a client, or what lies below a namespace; None stands for all clients of the process."""
+
 
 # Each is equal to itself alone, which makes it a fast key.
 @dataclass(frozen=True, eq=False)
 class Instrument:
-    """A row of the table.
+    """One metric.
 
     Attributes:
         name: by OpenTelemetry's rules.
-        kind: what it is. The last two are observed, the others recorded; in Prometheus' multiprocess mode, events keep
-            up-down counters, too: these can be the sum over the processes.
+        kind: what it is: counters and histograms are recorded, up-down counters and gauges observed.
         unit: "s" for seconds; or what is counted, in braces.
         attributes: the names of its attributes.
-        description: what it tells.
+        description: what it measures.
     """
 
     name: str
@@ -70,6 +77,10 @@ class Instrument:
     def prometheus_labels(self) -> tuple[str, ...]:
         """Its attributes, in Prometheus."""
         return tuple(map(translated, self.attributes))
+
+    def attributes_of(self, values: Values) -> dict[str, str]:
+        """Return the attributes that have a value, by their names."""
+        return {name: value for name, value in zip(self.attributes, values, strict=True) if value}
 
 
 def translated(name: str) -> str:
@@ -125,14 +136,14 @@ CLIENTS = Instrument(
     (_CLIENT, _STATE),
     "1 for the present state of the client, 0 for the others.",
 )
-TABLE = (WAITS, HOLDS, ACQUISITIONS, LOSSES, DEADLOCKS, WAITING, HELD, OLDEST, MARGIN, CLIENTS)
-
+INSTRUMENTS = (WAITS, HOLDS, ACQUISITIONS, LOSSES, DEADLOCKS, WAITING, HELD, OLDEST, MARGIN, CLIENTS)
+"""All metrics."""
 
 # How an acquire ends.
-OUTCOMES = (events.Acquired, events.TimedOut, events.WouldBlock, events.Cancelled, events.DeadlockVictim, events.Failed)
+_ENDS = (events.Acquired, events.TimedOut, events.WouldBlock, events.Cancelled, events.DeadlockVictim, events.Failed)
 
 
-def records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
+def _records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
     """Return what an event adds to which instruments, and the values of the attributes that are not the lock's."""
     match event:
         case events.Acquired(contended=True):
@@ -168,32 +179,37 @@ def records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], 
 
 
 class Recorder:
-    """A listener that records events, and reads the current state.
+    """Records what happens from now on, and observes the current values: what an exporter is made of.
 
     Args:
-        sessions: those to listen to; None stands for all of the process.
-        base: the path below which it listens, and names locks by their names in it; None for all paths.
-        bind: returns what records an amount, given the instrument and the values of its attributes. It is called once
-            for each of these. One that is live takes its present value, any other what is to be added.
-        live: record waits and holds as they begin and end, too, where they can't be observed.
-        also: called with each event, and the values of the attributes of its lock.
+        bind: returns a function that records an amount, given the instrument and the values of its attributes. It is
+            called once for each of these; the function, as a listener, must not wait. It gets what is to be added; of
+            an up-down counter, the current value.
+        scope: what to measure. Locks are named by their labels, else by their paths, with `*` for each number, hash and
+            UUID; below a namespace, by their names in it.
+        live: record waits and holds as they begin and end, too, where they can't be observed, as in Prometheus'
+            multiprocess mode.
+        on_outcome: called with each event that ends an acquire, and the attributes of what it records.
+
+    Raises:
+        TypeError: the scope is neither a client nor a namespace.
     """
 
     def __init__(
         self,
-        sessions: Sequence[Session | None],
-        base: str | None,
         bind: Callable[[Instrument, Values], Callable[[float], object]],
+        scope: Scope = None,
         *,
         live: bool = False,
-        also: Callable[[events.LockEvent, Values], object] | None = None,
+        on_outcome: Callable[[events.LockEvent, dict[str, str]], object] | None = None,
     ) -> None:
+        sessions, base = sessions_of(scope)
         self._base = base
         # A client that is gone ends the listener, too.
         self._only: list[weakref.ref[Session]] = [weakref.ref(each) for each in sessions if each is not None]
         self._bind = bind
         self._live = live
-        self._also = also
+        self._on_outcome = on_outcome
         # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
         # token: those of a MultiLock may have the same path on each ensemble, and the same token.
         self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
@@ -212,14 +228,16 @@ class Recorder:
             each()
 
     def __call__(self, event: events.LockEvent) -> None:
-        """Record an event."""
-        lock = self.lock(event)
-        for instrument, amount, more in records(event):
+        """Record an event; it is a listener."""
+        lock = self._lock_of(event)
+        recorded = _records(event)
+        for instrument, amount, more in recorded:
             self._record(instrument, amount, lock + more)
         if self._live:
             self._follow(event, lock)
-        if self._also is not None:
-            self._also(event, lock)
+        if self._on_outcome is not None and isinstance(event, _ENDS):
+            instrument, _, more = recorded[0]
+            self._on_outcome(event, instrument.attributes_of(lock + more))
 
     def _record(self, instrument: Instrument, amount: float, values: Values) -> None:
         key = instrument, values
@@ -239,7 +257,7 @@ class Recorder:
             self._keep((WAITING, lock), wait, True)
         elif isinstance(event, events.Released | events.Lost):
             self._keep((HELD, lock), (*wait, event.token), False)
-        elif isinstance(event, OUTCOMES):
+        elif isinstance(event, _ENDS):
             self._keep((WAITING, lock), wait, False)
             if isinstance(event, events.Acquired):
                 self._keep((HELD, lock), (*wait, event.token), True)
@@ -258,10 +276,10 @@ class Recorder:
             number = len(counted)
             self._record(key[0], number, key[1])
 
-    def lock(self, told: events.LockEvent | telling.Story) -> Values:
+    def _lock_of(self, event: events.LockEvent | telling.Story) -> Values:
         """Return the values of the attributes of a lock."""
-        path = told.path
-        name = told.label or events.fold(path if self._base is None else path[len(self._base) + 1 :])
+        path = event.path
+        name = event.label or events.fold(path if self._base is None else path[len(self._base) + 1 :])
         if name not in self._names:
             try:
                 self._free.pop()
@@ -269,10 +287,10 @@ class Recorder:
                 name = OTHER
             else:
                 self._names.add(name)
-        return told.primitive, name, told.mode
+        return event.primitive, name, event.mode
 
     def observe(self) -> dict[Instrument, dict[Values, float]]:
-        """Return the current value of each observable instrument."""
+        """Return the current values of all instruments that are observed, by the values of their attributes."""
         only = [ref() for ref in self._only]
         living: list[Any] = living_sessions()
         # In a forked child, the parent's clients do not count.
@@ -287,7 +305,7 @@ class Recorder:
                 stage, since = story.stage
                 if not stage or all(each.listener is not self for each in story.listeners):
                     continue
-                lock = self.lock(story)
+                lock = self._lock_of(story)
                 if stage == "wait":
                     waiting[lock] = waiting.get(lock, 0.0) + 1
                 else:
