@@ -12,8 +12,10 @@ from opentelemetry import metrics, trace
 
 import zkconcurrent
 import zkconcurrent.aio
+import zkconcurrent.metrics
 import zkconcurrent.otel
 import zkconcurrent.prometheus
+import zkconcurrent.tree
 from zkconcurrent import LockLike, Namespace, synchronized
 
 VERSION: str = zkconcurrent.__version__
@@ -88,7 +90,7 @@ def locks(zk: zkconcurrent.Client) -> None:
         with_any(one)
         with one.hold(2.5) as handle:
             its: zkconcurrent.Held = handle
-            began: tuple[int, datetime.datetime] = (handle.fencing_token, handle.since)
+            began: tuple[int, datetime.datetime, str] = (handle.fencing_token, handle.since, handle.node)
             over: bool = handle.lost.is_set() or not handle.remaining()
             fenced = handle.guard(zk.transaction())
             handle.release()
@@ -434,6 +436,35 @@ def listens(zk: zkconcurrent.Client) -> None:
         measured()
     dropped: int = queued.dropped
 
+    amounts: dict[str, list[float]] = {}
+
+    def bind(instrument: zkconcurrent.metrics.Instrument, values: tuple[str, ...]) -> Callable[[float], None]:
+        attributes: dict[str, str] = instrument.attributes_of(values)
+        amounts[instrument.name] = added = [float(len(attributes))]
+        return added.append
+
+    recorder = zkconcurrent.metrics.Recorder(bind, zkconcurrent.namespace(zk, "/app"))
+    current: dict[zkconcurrent.metrics.Instrument, dict[tuple[str, ...], float]] = recorder.observe()
+    names: list[str] = [each.prometheus_name for each in zkconcurrent.metrics.INSTRUMENTS if each in current]
+    recorder.remove()
+
+
+def operate(zk: zkconcurrent.Client) -> None:
+    """Read who holds, who waits, and who waits in a ring."""
+    timeout: float | None = zk.session_timeout
+    report: zkconcurrent.tree.TreeReport = zkconcurrent.tree.inspect(zk, "/app", depth=2)
+    report = zkconcurrent.tree.inspect(zk, "/app", before=report, timeout=5)
+    primitives: tuple[zkconcurrent.tree.PathReport, ...] = report.primitives
+    for each in primitives:
+        held: tuple[zkconcurrent.Contender, ...] = each.holders + each.waiters
+        shown: list[tuple[str, str | None, int]] = [(one.mode, one.blocker, one.token) for one in held]
+    reasons: list[str] = [*report.unusable.values(), *report.unreadable]
+    found: zkconcurrent.tree.DeadlockReport = zkconcurrent.tree.find_deadlocks(zk, "/app")
+    rings: list[list[tuple[zkconcurrent.DeadlockEdge, int]]] = [
+        [(member.edge, member.token) for member in deadlock.members] for deadlock in found.deadlocks
+    ]
+    unjudged: list[str] = [each.why for each in found.unjudged]
+
 
 def main() -> None:
     """Open a client and do it all."""
@@ -446,3 +477,4 @@ def main() -> None:
         decorated(zk, zkconcurrent.namespace(zk))
         errors(zk)
         inspects()
+        operate(client)

@@ -133,7 +133,7 @@ def inspect(
         The report. Its listings are read one after the other, so two paths may be shown as of two moments.
 
     Raises:
-        TypeError: the client is not a kazoo client.
+        TypeError: the client is not a kazoo client, or the timeout is not a number.
         ValueError: the path is invalid.
         TimeoutError: ZooKeeper does not reply in time.
         ClientError: the client can't be used here.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._arguments.limits import check_seconds
 from .._engine.telling import in_listener
 from .._errors import ClientError
 from .._kazoo.link import KazooClient, Link
@@ -29,7 +30,7 @@ class Reads:
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
 
     Raises:
-        TypeError: it is not a kazoo client.
+        TypeError: it is not a kazoo client, or the timeout is not a number.
         ClientError: the caller is on a thread of kazoo's, or is a listener.
 
     Attributes:
@@ -39,6 +40,7 @@ class Reads:
     def __init__(self, client: KazooClient, path: str, timeout: float) -> None:
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
+        check_seconds("timeout", timeout)
         check_may_block(lambda: ())
         # Not that of a session, which makes a chroot again that the servers have lost.
         self.link = Link(client)
