@@ -119,7 +119,7 @@ def _end(client: KazooClient, primitive: PathReport, contender: Contender, grace
         if primitive.kind != "Semaphore":
             changed = threading.Event()
             if contender.revoked:
-                # The command that has asked gives back what the node told, if it is given up.
+                # The command that has asked writes the data of the node back, if it is given up.
                 say(f"its holder was asked to release before; waiting for {grace:g} s")
             else:
                 data, _ = client.get(contender.node)

@@ -45,7 +45,7 @@ class Finding(NamedTuple):
     """What one check has found.
 
     Attributes:
-        name: what was looked at.
+        name: what was checked.
         level: `OK`, `WARN` or `FAIL`.
         text: what was found.
         remedy: what to do; empty if nothing.

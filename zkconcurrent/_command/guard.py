@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from . import processes
 from .processes import boot_clock
 
-# Also where no lease runs: the end of a process group shows only when one looks.
+# Also where no lease runs: the end of a process group shows only when it is checked.
 _POLL = 0.5  # seconds
 _GROUP_POLL = 0.05  # seconds
 _LEFT_AFTER = 1.0  # seconds
@@ -118,7 +118,7 @@ class _Guard:
         self._mask: set[int] = set()
 
     def serve(self) -> None:
-        """Do as told, until all is over."""
+        """Do what `run` sends, until all is over."""
         processes.adopt_orphans()
         woken, _ = processes.wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -126,21 +126,21 @@ class _Guard:
         # Numbers, as not every real-time signal is one of `Signals`.
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
-        told = self._line.fileno()
+        line = self._line.fileno()
         while not self._is_over():
-            ready = processes.wait_for_any([told, woken], self._pause())
+            ready = processes.wait_for_any([line, woken], self._pause())
             if woken in ready:
                 os.read(woken, 4096)
-            for kind, *values in self._line.receive() if told in ready else ():
+            for kind, *values in self._line.receive() if line in ready else ():
                 getattr(self, f"_on_{kind}")(*values)
             if self._line.closed:
                 self._kill()
                 return
             self._reap()
-            self._look_at_clock()
+            self._check_clock()
         self._line.send("done")
 
-    # -- what `run` tells -----------------------------------------------------------------------------------------
+    # -- what `run` sends -----------------------------------------------------------------------------------------
 
     def _on_lease(self, end: float, patience: float, spare: float) -> None:
         self._end, self._patience, self._spare = end, patience, spare
@@ -184,7 +184,7 @@ class _Guard:
             pass
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
-        """Let a command go on that has stopped so often: not one that has stopped once more since `run` looked."""
+        """Resume the command, unless it has stopped again since `run` last saw it: `stops` counts its stops."""
         # The stop of a command that goes on again before it was seen would never be seen.
         self._reap()
         if self.status is None and stops == self._stops:
@@ -209,7 +209,7 @@ class _Guard:
         due = self._kill_at if self._doomed else self._end - self._patience - self._spare
         return max(0.0, min(_POLL, min(due, self._tell_left_at) - now))
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         now = boot_clock()
         if now >= self._tell_left_at and not self._is_over():
             self._tell_left_at = float("inf")

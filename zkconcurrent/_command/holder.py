@@ -131,7 +131,7 @@ class Holder:
                 raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time") from None
             try:
                 if boot_clock() > self._deadline + _LATE:
-                    # The machine was asleep, and the lock came before `run` has looked at the clock.
+                    # The machine was asleep, and the lock came before `run` had checked the clock.
                     raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._post("granted")
                 if self._job is not None and not begin(self._job, self._parts[0]):

@@ -59,10 +59,10 @@ def write(text: str) -> None:
         raise CommandError(Exit.NOT_WRITTEN, f"standard output: {error.strerror}") from None
 
 
-def document(command: str, told: Mapping[str, object], **more: object) -> str:
+def document(command: str, fields: Mapping[str, object], **more: object) -> str:
     """Return what a command tells as a line of JSON: of what, when, and the rest."""
     at = datetime.now(timezone.utc).isoformat()
-    return json.dumps({"schema": f"zkconcurrent.{command}/1", **told, "at": at, **more})
+    return json.dumps({"schema": f"zkconcurrent.{command}/1", **fields, "at": at, **more})
 
 
 def settle_streams() -> None:
@@ -123,18 +123,18 @@ class Outcome:
     tokens: dict[str, int] = field(default_factory=dict)
     cause: str | None = None
 
-    def tell(self, descriptor: int | None) -> None:
+    def write(self, descriptor: int | None) -> None:
         """Write the line of JSON to a descriptor."""
         if descriptor is None:
             return
-        said = {"schema": "zkconcurrent.run/1", **vars(self), "signal": self.signal or None}
-        said["waited"], said["held"] = (
+        fields = {"schema": "zkconcurrent.run/1", **vars(self), "signal": self.signal or None}
+        fields["waited"], fields["held"] = (
             None if seconds is None else round(seconds, 3) for seconds in (self.waited, self.held)
         )
         # Many readers of JSON have no integers above 2**53.
-        said["tokens"] = {path: str(token) for path, token in self.tokens.items()}
+        fields["tokens"] = {path: str(token) for path, token in self.tokens.items()}
         try:
-            os.write(descriptor, json.dumps(said).encode() + b"\n")
+            os.write(descriptor, json.dumps(fields).encode() + b"\n")
         except BrokenPipeError:
             # Its reader has gone, and knows that.
             pass

@@ -84,7 +84,7 @@ def run(found: Namespace) -> int:
         for number in signal.valid_signals():
             if signal.getsignal(number) is _note:
                 signal.signal(number, signal.SIG_DFL)
-    outcome.tell(found.status_fd)
+    outcome.write(found.status_fd)
     if outcome.outcome == "interrupted" or outcome.signal == signal.SIGINT:
         die_of(outcome.signal)
     # The threads have nothing more to do: Python would wait for them, and unload all modules.
@@ -105,8 +105,8 @@ class _Run:
         self._connected = False
         # A wait may last for no longer because the machine was asleep.
         found.began += boot_clock() - time.monotonic()
-        # When to tell that ZooKeeper does not answer.
-        self._tell_at = found.began + CONNECT_PATIENCE
+        # When to log that ZooKeeper does not answer.
+        self._log_at = found.began + CONNECT_PATIENCE
         # The signal that ended the wait; and why the command does not run.
         self._gave_up: int = 0
         self._error: CommandError | None = None
@@ -207,18 +207,18 @@ class _Run:
             getattr(self, f"_on_{kind}")(*values)
         for kind, *values in self._line.receive():
             getattr(self, f"_heard_{kind}")(*values)
-        self._look_at_guard()
-        self._look_at_clock()
+        self._check_guard()
+        self._check_clock()
 
     def _pause(self) -> float:
         if self.phase == "leaving":
             return _AGAIN
         return max(0.0, min(self._pulse, self._deadline - boot_clock()))
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         now = boot_clock()
         if self.phase == "running":
-            self._tell_lease()
+            self._send_lease()
         elif self.phase == "ending":
             if self._finished or now >= self._deadline:
                 if self._marks and not self._finished:
@@ -240,11 +240,11 @@ class _Run:
                 # The thread has not seen that, as it can't reach ZooKeeper, or the machine was asleep.
                 self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._leave(RELEASE_PATIENCE / 2)
-        elif self._deadline == math.inf and not self._connected and now >= self._tell_at:
-            self._tell_at = math.inf
+        elif self._deadline == math.inf and not self._connected and now >= self._log_at:
+            self._log_at = math.inf
             _say_aside(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
 
-    def _tell_lease(self) -> None:
+    def _send_lease(self) -> None:
         """Tell the guard until when the lease runs."""
         if self._found.on_lost == "ignore":
             return
@@ -261,7 +261,7 @@ class _Run:
             with suppress(ProcessLookupError):
                 os.kill(self._guard, signal.SIGKILL)
 
-    def _look_at_guard(self) -> None:
+    def _check_guard(self) -> None:
         """See whether the guard has ended, or is stopped."""
         for pid, status in changed_children():
             if pid != self._guard:
@@ -274,7 +274,7 @@ class _Run:
 
     def _without_guard(self) -> None:
         """End the command, as the guard has ended too early."""
-        # What it still said is in the socket.
+        # Its last messages are still in the socket.
         for kind, *values in self._line.receive():
             getattr(self, f"_heard_{kind}")(*values)
         if self.phase == "waiting":
@@ -349,7 +349,7 @@ class _Run:
             self._release()
         elif self.phase == "waiting":
             self.phase = "running"
-            self._tell_lease()
+            self._send_lease()
             self._line.send("start", environment, _may_lend())
 
     def _on_skipped(self) -> None:

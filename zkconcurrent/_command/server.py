@@ -53,7 +53,7 @@ def connected(found: Namespace) -> Iterator[KazooClient]:
             check_connected(client)
             yield client
     except CommandError:
-        # kazoo may say CONNECTED before the server has looked at the credentials.
+        # kazoo may say CONNECTED before the server has checked the credentials.
         _check_accepted(client)
         raise
     finally:
