@@ -64,7 +64,7 @@ def test_a_client(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}/a/b?timeout=7") as client:
         assert isinstance(client, KazooClient)
         assert client.connected
-        assert client._session_timeout == 7000
+        assert client.session_timeout == 7
         lock_once(client, "/lock")
         client.create("/mine", ephemeral=True)
         assert sorted(zk.get_children(f"{zk_path}/a/b")) == ["lock", "mine"]

@@ -10,6 +10,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
@@ -108,6 +109,8 @@ def test_an_acquire_and_its_hold(
     waiting.result(10)
     assert near.kinds() == ["WouldBlock", "Waiting", "TimedOut", "Waiting", "Acquired", "Released"]
     assert far.kinds() == ["Acquired", "Released"]
+    began, ended = (event.date for event in far.events)
+    assert began <= ended <= datetime.now(timezone.utc) < began + timedelta(minutes=1)
     acquired = near.events[4]
     assert isinstance(acquired, Acquired)
     assert acquired.contended

@@ -31,6 +31,7 @@ def test_its_own_hold(kind: Any, zk: KazooClient, zk_path: str, in_thread: InThr
             True,
             False,
         )
+        assert held.guard(zk.transaction()).operations[0].path == held.node
         held.guard(zk.transaction()).commit()
     with lock.hold(timeout=20) as later:
         assert later.fencing_token > token
@@ -45,8 +46,7 @@ def test_a_loss(kind: Any, zk: KazooClient, zk_path: str) -> None:
     """It tells of the loss of its own hold, and not of the next one's."""
     lock = kind(zk, zk_path)
     with pytest.raises(LockLostError), lock.hold() as held:
-        node = held.guard(zk.transaction()).operations[0].path
-        zk.delete(node)
+        zk.delete(held.node)
         assert held.lost.wait(20)
         assert held.remaining() == 0
     with lock.hold(timeout=20) as later:
