@@ -306,8 +306,10 @@ def trials(mutants: Iterable[Mutant], reaches: Reaches) -> Iterator[tuple[Mutant
     for mutant, code, values in two_at_a_time((mutant, job(mutant)) for mutant in mutants):
         outcome = _outcome(code, values, reaches.of(mutant)[1])
         while outcome.killer is not None and outcome.seed is not None and not passes(outcome.killer, outcome.seed):
-            wrong.add((outcome.killer, outcome.seed))
-            reaches.wrong[outcome.killer, outcome.seed] = outcome.error
+            run = outcome.killer, outcome.seed
+            if run in reaches.wrong or not passes(*run):  # once, a busy machine may have failed it
+                wrong.add(run)
+            reaches.wrong[run] = outcome.error
             sys.stderr.write(f"fails without a mutant: {outcome.killer} {outcome.seed}: {outcome.error}\n")
             code, values = finish(*start(job(mutant)))
             outcome = _outcome(code, values, reaches.of(mutant)[1])

@@ -1,0 +1,134 @@
+"""Replies that hardly any random run brings: the recipes, reply by reply."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from tests.unit.test_once import in_part, sent
+from zkconcurrent import ForeignNodeError
+from zkconcurrent._engine.registry import Registry
+from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import (
+    BadVersion,
+    Children,
+    ConnectionLost,
+    DetachTicket,
+    Discard,
+    Grant,
+    Multi,
+    NewTicket,
+    Node,
+    ProveLease,
+    SessionExpired,
+    SetNode,
+    Sync,
+)
+from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._recipes import semaphore, value
+from zkconcurrent._recipes.group import Member, stay
+from zkconcurrent._recipes.map import mirror, write
+from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.receipts import Receipt, ReceiptPool
+
+
+def queued(path: str, name: str, session: int = 1) -> Ticket:
+    """Return a ticket whose node was made."""
+    ticket = Ticket(path, f"_c_{name}-", Lease(session))
+    ticket.sent = True
+    ticket.queued_as(f"_c_{name}-0000000000", 1)
+    return ticket
+
+
+def receipt(pool: ReceiptPool, path: str, members: str) -> Receipt:
+    """Return a receipt of a pool, with a member, so that no call has to make one."""
+    pool.laid_out = True
+    made = pool.take_receipt()
+    made.path, made.member = path, queued(members, "x")
+    pool.idle.append(made)
+    return made
+
+
+SEMAPHORE = semaphore.Layout("/s", 3, FirstLook("/s", "semaphore"))
+
+
+def test_permits_whose_lease_must_be_proved() -> None:
+    """A permit is not held before the lease was proved, and then it is asked for again."""
+    ticket, lease = queued("/s/locks", "a"), Ticket("/s/leases", "_c_b-", Lease(1))
+    lease.lease = ticket.lease
+    taking: Any = semaphore.take(ticket, [], SEMAPHORE, 1, b"{}")
+    next(taking)
+    assert isinstance(sent(taking, lease), Multi)
+    assert isinstance(sent(taking, []), Grant)
+    assert isinstance(sent(taking, False), ProveLease)
+    assert isinstance(sent(taking, None), Grant)
+    lease.become(State.HELD)
+    assert sent(taking, True) == (None,)
+
+
+@pytest.mark.parametrize("found", [None, Node(b"3", 9, 0.0, 0, 1)])
+def test_a_resize_of_a_semaphore_that_was_destroyed_meanwhile(found: Node | None) -> None:
+    """What was written is gone, or never was, so it is written to the new semaphore, whatever that one's version is."""
+    resizing: Any = semaphore.resize(SEMAPHORE, 5)
+    look = next(resizing)
+    step = sent(resizing, (None, Node(b"3", 1, 0.0, 0, 0), []))
+    assert step[0] == SetNode("/s/permits", b"5 resized", 0)
+    assert sent(resizing, (False, found)) == look
+
+
+@pytest.mark.parametrize("put", [write.put, write.put_if_absent])
+def test_an_ephemeral_entry_that_may_have_ended_with_its_session(put: Any) -> None:
+    """Its reply is lost, and the session ends: it is written again, as one that was made is gone by now."""
+    copy = mirror.Mirror(mirror.Layout("/map", "Dict", ephemeral=True), threading.RLock())
+    writer = receipt(copy, "/map/writers/w", "/map/writers")
+    putting: Any = put(write.MapWrite(copy, b"{}"), "a", b"1")
+    member = writer.member
+    next(putting)
+    assert type(sent(putting, ConnectionLost())[0]) is Sync
+    assert sent(putting, SessionExpired()) == Discard(member)
+    assert isinstance(sent(putting, None), NewTicket)
+
+
+def test_a_value_that_others_change_all_the_time() -> None:
+    """A change that came too late some times waits for its turn, also if nobody waits for one."""
+    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    receipt(view, "/v/receipts/r", "")
+    adding: Any = value.apply(value.ValueBatch(view, b"{}", [value.Change(lambda *_: (b"1", None), alone=False)]))
+    step = next(adding)
+    for version in range(value.PATIENCE + 1):
+        assert Children("/v/lock") in step
+        step = sent(adding, (None, Node(b"0", 1, 0.0, 0, version), []))
+        if not isinstance(step, Multi):
+            break
+        step = sent(adding, in_part(BadVersion(), 0))
+    assert isinstance(step, NewTicket)
+    assert step.path == "/v/lock"
+
+
+def test_a_value_at_the_path_of_a_condition() -> None:
+    """Its lock's contenders came just before the value was laid out: they keep it from being used as a value's."""
+    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    laying: Any = view.lay_out()
+    looks = next(laying)
+    there = [None, *[True] * (len(looks) - 3), Node(b"", 1, 0.0, 0), ["lock"]]
+    assert sent(laying, there) == Children("/v/lock")
+    with pytest.raises(ForeignNodeError):
+        sent(laying, ["_c_x-lock-0000000000"])
+
+
+def test_the_node_of_a_member_goes_with_the_program() -> None:
+    """A member's node, once made, is among those that the end of the program deletes."""
+    registry, lease = Registry("00000000-0000-0000-0000"), Lease(1)
+    lease.opened(0.0, 6.0)
+    registry.opened(lease)
+    ticket = registry.begin("/group", [])
+    member = Member("/group", "a", b"", lambda: 0.0, 0.0)
+    joining: Any = stay(member, lambda: None)
+    next(joining)
+    sent(joining, ticket)
+    assert isinstance(sent(joining, ([("/group/a", Node(b"", 5, 0.0, 1))], [])), DetachTicket)
+    sent(joining, None)
+    assert registry.discard(ticket)
+    assert ticket.node == "/group/a"
