@@ -24,7 +24,7 @@ FOREVER = 1 << 30
 TESTS = Path(__file__).parents[1]
 UNIT = (
     *("rules", "lease", "deadlocks", "registry", "heartbeat", "orders", "seats", "mirror", "ensembles", "posted"),
-    *("foreign_data", "messages", "once", "sent_again", "metrics", "by_value", "waiting"),
+    *("foreign_data", "messages", "once", "sent_again", "rare_replies", "due_work", "metrics", "by_value", "waiting"),
 )
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),
