@@ -26,11 +26,29 @@ UNIT = (
     *("rules", "lease", "deadlocks", "registry", "heartbeat", "orders", "seats", "mirror", "ensembles", "posted"),
     *("foreign_data", "messages", "once", "sent_again", "rare_replies", "due_work", "metrics", "by_value", "waiting"),
 )
+# Those that take seconds; the others' mutants are few.
+INTEGRATION = (
+    *(
+        "receipts",
+        "barrier",
+        "cancel_waits",
+        "condition",
+        "detached",
+        "dict",
+        "double_barrier",
+        "events",
+        "held",
+        "hold",
+    ),
+    *("inspection", "locks", "multilock", "resize", "revocation", "rwlock", "semaphore", "shared_value"),
+)
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),
     *("simulation/test_divergence.py", "simulation/test_limits.py", "contract/test_driver.py"),
     *(f"costs/test_{name}costs.py" for name in ("", "queue_", "dict_", "value_", "group_")),
-    "integration/test_receipts.py",
+    *(f"integration/test_{name}.py" for name in INTEGRATION),
+    *("contract/test_hand_over.py", "contract/test_link.py", "every_primitive/test_refusals.py"),
+    *("aio/test_groups.py", "aio/test_locks.py", "aio/test_ended_tasks.py"),
 ]
 """The tests about what mutants are made of that need no server, or go on the memory server; the narrowest first."""
 
@@ -82,7 +100,7 @@ def _test(path: str, _: int) -> None:
     """
     told = io.StringIO()
     os.environ["ZKCONCURRENT_SERVER"] = "memory"
-    options = ["--maxfail=5", "-q", "--no-header", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
+    options = ["-x", "-q", "--no-header", "--tb=line", "--assert=plain", "-p", "no:cacheprovider"]
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
         code = pytest.main([*options, "-m", "not long", str(TESTS / path)])
     if code != pytest.ExitCode.OK:

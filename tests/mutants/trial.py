@@ -25,7 +25,7 @@ from tests.mutants.killers import Killer, killers
 from tests.mutants.mutator import Mutant
 
 T = TypeVar("T")
-BUDGET = 15.0
+BUDGET = 40.0
 """Seconds of processor time for a mutant that survives."""
 HANGS, WALL = 20.0, 400.0
 """Seconds of processor time, and on the clock, after which a run that takes far less is taken for one that hangs."""
@@ -215,7 +215,7 @@ class Reaches:
 
 
 def plan(found: list[Reach], measured: Counter[str]) -> Iterator[tuple[str, int]]:
-    """Yield the runs to try: each killer's in turn, the cheapest killers first; then seeds that were not measured."""
+    """Yield the runs to try: a cheap one of each killer, then the tests and machines, then more and more of the cheap."""
     by_killer: dict[str, list[Reach]] = {}
     for each in found:
         by_killer.setdefault(each.killer, []).append(each)
@@ -224,15 +224,13 @@ def plan(found: list[Reach], measured: Counter[str]) -> Iterator[tuple[str, int]
     # A turn is worth as much of each killer: of the cheap ones, several runs.
     share = {name: max(1, min(10, int(0.1 / (cost[name] + 1e-3)))) for name in names}
     cheap = [name for name in names if cost[name] < 0.3]
+    yield from ((name, by_killer[name][0].seed) for name in cheap)
+    yield from ((name, each.seed) for name in names if name not in cheap for each in by_killer[name])
     turns = [
-        [by_killer[name][n : n + share[name]] for n in range(0, len(by_killer[name]), share[name])] for name in cheap
+        [by_killer[name][n : n + share[name]] for n in range(1, len(by_killer[name]), share[name])] for name in cheap
     ]
-    for number, turn in enumerate(zip_longest(*turns, fillvalue=[])):
-        if number == 2:
-            yield from ((name, each.seed) for name in names if name not in cheap for each in by_killer[name])
+    for turn in zip_longest(*turns, fillvalue=[]):
         yield from ((each.killer, each.seed) for some in turn for each in some)
-    if len(turns) == 0 or max(map(len, turns)) <= 2:
-        yield from ((name, each.seed) for name in names if name not in cheap for each in by_killer[name])
     all_killers = killers()
     often = {name: len(by_killer[name]) / measured[name] for name in names}
     more = {name: count(all_killers[name].measured) for name in names}

@@ -27,10 +27,13 @@ from zkconcurrent._protocol.operations import (
     Sync,
 )
 from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes import semaphore, value
+from zkconcurrent._recipes import barrier, semaphore, value
+from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map import mirror, write
 from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.queue.order import FIFO
+from zkconcurrent._recipes.queue.state import ItemCall, Layout, QueueView
 from zkconcurrent._recipes.receipts import Receipt, ReceiptPool
 
 
@@ -132,3 +135,23 @@ def test_the_node_of_a_member_goes_with_the_program() -> None:
     sent(joining, None)
     assert registry.discard(ticket)
     assert ticket.node == "/group/a"
+
+
+def test_a_task_done_counts_until_it_is_applied() -> None:
+    """Another call of the client's takes one that is under way for an item less, until the number itself is less."""
+    calls = [ItemCall(QueueView(Layout("/q", FIFO), float), "count", b"{}") for _ in range(3)]
+    calls[1].applied = True
+    calls[2].finish()
+    assert [each.counts_yet for each in calls] == [True, False, False]
+
+
+def test_a_first_party_that_misses_one_which_it_has_never_seen() -> None:
+    """A party that came and died between two reads shows by the number of nodes ever made: the barrier breaks."""
+    party = Party(View("/b", 3), BarrierContent(3), queued("/b/0000000000", "x-party"), acts=False)
+    party.note_line([party.ticket.name or ""])
+    waiting: Any = barrier._wait(party)
+    next(waiting)
+    names = [party.ticket.name]
+    state, seats = Node(BarrierContent(3).data, 0, 0.0, 0), Node(ArrivalIndexes(3).data, 1, 0.0, 0, created=2)
+    assert isinstance(sent(waiting, [state, seats, names])[0], Children)
+    assert isinstance(sent(waiting, (names, seats))[0], SetNode)
