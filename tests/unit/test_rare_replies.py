@@ -13,28 +13,35 @@ from zkconcurrent._engine.registry import Registry
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
     BadVersion,
+    Check,
     Children,
     ConnectionLost,
+    Create,
+    CreatePersistent,
+    DeadlinePassed,
+    Delete,
     DetachTicket,
     Discard,
     Grant,
     Multi,
     NewTicket,
     Node,
+    NoNode,
     ProveLease,
     SessionExpired,
     SetNode,
     Sync,
 )
 from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes import barrier, semaphore, value
+from zkconcurrent._recipes import barrier, detached, latch, receipts, semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map import mirror, write
 from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.queue import put
 from zkconcurrent._recipes.queue.order import FIFO
 from zkconcurrent._recipes.queue.state import ItemCall, Layout, QueueView
-from zkconcurrent._recipes.receipts import Receipt, ReceiptPool
+from zkconcurrent._recipes.receipts import InDoubt, PendingWrite, Receipt, ReceiptPool
 
 
 def queued(path: str, name: str, session: int = 1) -> Ticket:
@@ -81,12 +88,12 @@ def test_a_resize_of_a_semaphore_that_was_destroyed_meanwhile(found: Node | None
     assert sent(resizing, (False, found)) == look
 
 
-@pytest.mark.parametrize("put", [write.put, write.put_if_absent])
-def test_an_ephemeral_entry_that_may_have_ended_with_its_session(put: Any) -> None:
+@pytest.mark.parametrize("writes", [write.put, write.put_if_absent])
+def test_an_ephemeral_entry_that_may_have_ended_with_its_session(writes: Any) -> None:
     """Its reply is lost, and the session ends: it is written again, as one that was made is gone by now."""
     copy = mirror.Mirror(mirror.Layout("/map", "Dict", ephemeral=True), threading.RLock())
     writer = receipt(copy, "/map/writers/w", "/map/writers")
-    putting: Any = put(write.MapWrite(copy, b"{}"), "a", b"1")
+    putting: Any = writes(write.MapWrite(copy, b"{}"), "a", b"1")
     member = writer.member
     next(putting)
     assert type(sent(putting, ConnectionLost())[0]) is Sync
@@ -155,3 +162,81 @@ def test_a_first_party_that_misses_one_which_it_has_never_seen() -> None:
     state, seats = Node(BarrierContent(3).data, 0, 0.0, 0), Node(ArrivalIndexes(3).data, 1, 0.0, 0, created=2)
     assert isinstance(sent(waiting, [state, seats, names])[0], Children)
     assert isinstance(sent(waiting, (names, seats))[0], SetNode)
+
+
+def test_a_queue_whose_items_have_lost_their_parent() -> None:
+    """An operator has deleted it: the nodes of the queue are laid out again, and the item is put once more."""
+    view = QueueView(Layout("/q", FIFO), float)
+    view.version = 0
+    receipt(view, "/q/receipts/r", "/q/members")
+    putting: Any = put.put(ItemCall(view, "put", b"{}"), b"1", "queue-", wait=True)
+    step = next(putting)
+    assert [type(each) for each in step.operations] == [Check, Check, Create, SetNode]
+    assert isinstance(sent(putting, in_part(NoNode(), 2))[0], Sync)
+
+
+def test_items_that_were_taken_in_a_session_that_is_over() -> None:
+    """If it turns out only then that they were taken, the new member does not count them: others take them as done."""
+    taken = Receipt()
+    taken.session = 2
+    PendingWrite(ReceiptPool("/q/receipts"), b"{}").note_applied(taken, InDoubt(version=3, unfinished=2, session=1))
+    assert (taken.unfinished, taken.before, taken.version) == (2, 2, 4)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_only_the_first_receipt_sweeps(others: int) -> None:
+    """With a client's first receipt those are listed that nobody writes any more; the next ones cost no listing."""
+    pool = ReceiptPool("/v/receipts")
+    pool.receipts = [Receipt() for _ in range(1 + others)]
+    making: Any = receipts._make(pool, pool.receipts[-1])
+    next(making)
+    sent(making, queued("/v/receipts", "x"))
+    sent(making, None)
+    listing = sent(making, (None, Node(b"", 1, 0.0, 0), Node(b"", 2, 0.0, 0)))
+    assert isinstance(listing, Children) == (not others)
+
+
+def test_the_members_of_a_destroyed_queue_are_given_up() -> None:
+    """Their nodes went with the queue, and their tickets go, too."""
+    pool = ReceiptPool("/q/receipts")
+    idle = receipt(pool, "/q/receipts/r", "/q/members")
+    forgetting: Any = receipts._forget_idle(pool)
+    assert next(forgetting) == Discard(idle.member)
+    assert sent(forgetting, None) == (None,)
+    assert not idle.path
+
+
+def test_a_party_whose_time_is_up_as_it_comes_again() -> None:
+    """It has missed its generation; it is late, whatever comes next, and may break no other."""
+    waiting: Any = barrier.wait(View("/b", 2), b"{}", acts=False)
+    next(waiting)
+    sent(waiting, (None, Node(BarrierContent(2).data, 1, 0.0, 0)))
+    sent(waiting, Ticket("/b/0000000000", "_c_x-", Lease(1)))
+    sent(waiting, in_part(BadVersion(), 0))
+    assert isinstance(sent(waiting, None), Discard)
+    assert isinstance(sent(waiting, None)[0], Sync)
+    with pytest.raises(StopIteration) as ended:
+        waiting.throw(DeadlinePassed())
+    assert ended.value.value.late
+
+
+def test_the_end_of_another_s_hold_whose_reply_is_lost() -> None:
+    """The node is gone: this call may have ended the hold, and says so."""
+    node = Node(b'{"owner": "job", "token": 7}', 7, 0.0, 0)
+    ending: Any = detached.force_release("/l", 7)
+    look = next(ending)
+    sent(ending, (None, ["_c_x-lock-0000000000"]))
+    assert isinstance(sent(ending, node), Delete)
+    assert sent(ending, None) == look
+    assert sent(ending, (None, [])) == (True,)
+
+
+def test_a_latch_that_is_destroyed_as_it_counts() -> None:
+    """The latch is made again, and counted down."""
+    counting: Any = latch.count_down("/c", 2, 1)
+    next(counting)
+    sent(counting, Ticket("/c", "_c_x-", Lease(1)))
+    look = sent(counting, None)
+    step = sent(counting, (None, Node(b"2 count", 1, 0.0, 0), []))
+    assert isinstance(step, CreatePersistent)
+    assert sent(counting, NoNode()) == look
