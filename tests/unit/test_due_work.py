@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError, ThrottledOpError
 
 from zkconcurrent import RefusedError
+from zkconcurrent._arguments.limits import CHECK_BYTES
 from zkconcurrent._engine import requests
 from zkconcurrent._engine.deletes import Deletes
-from zkconcurrent._engine.heartbeat import Heartbeat
+from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.listener import Listener
+from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._engine.watches import LINGER, TOGETHER, Watches
 from zkconcurrent._protocol import operations as op
 from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.ticket import State, Ticket
 
 TIMEOUT = 6.0
@@ -34,6 +39,7 @@ class Bench:
 
     connected = was_connected = True
     stopped = False
+    max_request = 1 << 20
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -82,6 +88,33 @@ class Bench:
     def children(self, path: str, reply: Any) -> None:
         """Note a listing."""
         self._note("children", path, reply)
+
+    def check(self, nodes: list[str], reply: Any) -> None:
+        """Note a check of so many nodes."""
+        self._note("check", str(len(nodes)), reply)
+
+    def check_root(self, reply: Any) -> None:
+        """Note a check of the root."""
+        self._note("check", "/", reply)
+
+    def get(self, node: str, reply: Any, _watcher: Any = None) -> None:
+        """Note a read."""
+        self._note("get", node, reply)
+
+    def full(self, path: str) -> str:
+        """Return the path."""
+        return path
+
+    def answer(self, value: object = None, what: str = "") -> None:
+        """Answer all that was not, one kind of requests by this value."""
+        waiting, self.replies = self.replies, []
+        for (kind, node), reply in zip(self.sent[len(self.sent) - len(waiting) :], waiting, strict=True):
+            if kind != what:
+                reply.set([None] * int(node) if kind == "check" and node != "/" else None)
+            elif isinstance(value, Exception):
+                reply.set_exception(value)
+            else:
+                reply.set(value)
 
     def remove_watch(self, path: str, _kind: int, reply: Any, _watcher: Any) -> None:
         """Note the removal of a watch."""
@@ -160,8 +193,10 @@ def test_watches_that_nobody_needs_are_removed() -> None:
     bench.registry.left = dict.fromkeys(paths, False)
     for _ in range(2):
         assert not bench.sent
+        assert watches.pause == LINGER
         watches.remove_idle(bench.now)
         bench.now += LINGER
+    assert watches.pause == math.inf
     for rounds in (1, 2):
         assert bench.sent == [("remove", path) for path in paths[: rounds * TOGETHER]]
         watches.remove_idle(bench.now)
@@ -234,3 +269,118 @@ def test_the_chroot_that_is_missing(failed: int) -> None:
     failure.part = failed
     found = requests.together_failure(call, step, NoNodeError(), failure)
     assert isinstance(found, op.NoNode if failed else RefusedError)
+
+
+def test_a_delete_without_a_reply_is_logged() -> None:
+    """It is sent again each session timeout, and the log tells of it once it takes long."""
+    bench = Bench()
+    deletes, ticket = Deletes(bench.session), bench.ticket("/path")
+    bench.registry.discard(ticket)
+    for tries in range(1, 4):
+        deletes.repeat(bench.now)
+        assert len(bench.sent) == tries
+        assert len(bench.warnings) == tries - 1
+        bench.now += TIMEOUT
+
+
+@pytest.mark.parametrize(("spent", "left"), [(False, {"/path": False}), (True, {})])
+def test_a_wait_that_ends_without_its_event_leaves_a_watch(spent: bool, left: dict[str, bool]) -> None:
+    """The watch is to be removed, unless it has fired."""
+    registry = Bench().registry
+    ticket = registry.begin("/path", [])
+    registry.start_waiting(ticket, "/path")
+    if spent:
+        registry.note_change("/path")
+    registry.stop_waiting(ticket)
+    assert registry.left == left
+
+
+@pytest.mark.parametrize(
+    ("named", "awaits", "woken"), [(True, "/path/x", False), (False, "/path/x", True), (True, "/path", True)]
+)
+def test_who_looks_again(named: bool, awaits: str, woken: bool) -> None:
+    """Once a minute all do, but for those that are in a queue and only wait for the end of another node."""
+    bench = Bench()
+    ticket = bench.ticket("/path", named=named)
+    bench.registry.start_waiting(ticket, awaits)
+    bench.registry.look_again()
+    assert ticket.changed == woken
+
+
+@pytest.mark.parametrize(("most", "parts"), [(1 << 20, ["100", "100", "5"]), (None, ["2"] * 102 + ["1"])])
+def test_many_nodes_are_checked_in_parts(most: int | None, parts: list[str]) -> None:
+    """A hundred at a time, and no more than a request may have."""
+    bench = Bench()
+    tickets = [bench.ticket("/path") for _ in range(205)]
+    bench.max_request = most or MULTI_BYTES + 2 * (CHECK_BYTES + len(tickets[0].node))
+    Heartbeat(bench.session, print, bool).beat(bench.now)
+    assert bench.sent == [("check", n) for n in parts]
+
+
+def test_the_node_of_a_hold_is_watched() -> None:
+    """With the next beat, once on each connection; a server that was too busy is asked again."""
+    bench = Bench()
+    ticket, heartbeat = bench.ticket("/path"), Heartbeat(bench.session, print, bool)
+    ticket.become(State.HELD)
+    reads = 0
+    for answer, more in ((ThrottledOpError(), 1), ((b"", Node(b"", 1, 0.0, 1)), 1), (None, 0)):
+        heartbeat.beat(bench.now)
+        reads += more
+        assert bench.sent.count(("get", ticket.node)) == reads
+        bench.answer(answer, "get")
+        bench.now += TIMEOUT
+
+
+def test_a_node_that_a_proof_misses() -> None:
+    """The proof has failed as a whole: another write proves the lease, and reads show which nodes are missing."""
+    bench = Bench()
+    heartbeat, tickets = Heartbeat(bench.session, print, bool), [bench.ticket("/path") for _ in range(3)]
+    for each in tickets:
+        bench.registry.start_waiting(each, "/path/x")
+    heartbeat.beat(bench.now)
+    bench.answer([None, NoNodeError(), None], "check")
+    assert [each.changed for each in tickets] == [False, True, False]
+    assert bench.sent[1:] == [("check", "/"), ("sync", "/"), ("get", tickets[2].node)]
+
+
+def test_how_long_a_recipe_waits() -> None:
+    """Until the deadline, once it waits; before that, for the replies; after it, for a moment to clean up."""
+    patience = Patience(10.0, replies_by=20.0)
+    assert patience.limit() == 20.0
+    patience.begin_wait(9.9)
+    assert patience.limit() == 10.0
+    with pytest.raises(op.DeadlinePassed):
+        patience.begin_wait(10.0)
+    patience = Patience(10.0, replies_by=20.0)
+    patience.begin_clean_up(11.0)
+    assert patience.limit() == 11.0 + CLEAN_UP_PATIENCE
+
+
+def test_how_long_a_recipe_waits_for_a_server() -> None:
+    """An outage counts from when the connection was lost, each anew."""
+    patience = Patience()
+    assert patience.reachable_by(10.0, True, 5.0) == math.inf
+    for began in (20.0, 30.0):
+        assert patience.reachable_by(began, False, 5.0) == patience.reachable_by(began + 5.0, False, 5.0)
+        assert patience.reachable_by(began + 5.0, True, 5.0) == math.inf
+    patience.reachable_by(40.0, False, 5.0)
+    with pytest.raises(op.OutOfReach):
+        patience.reachable_by(45.1, False, 5.0)
+
+
+def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None:
+    """A busy holder sends a proof every other spacing."""
+    bench = Bench()
+    ticket, lease, heartbeat = bench.ticket("/path"), bench.registry.lease, Heartbeat(bench.session, print, bool)
+    ticket.become(State.HELD)
+    proofs: list[float] = []
+    while bench.now < 10 * TIMEOUT:
+        before = bench.sent.count(("check", "1"))
+        lease.answered(bench.now - 0.02, bench.now - 0.01, write=True)
+        heartbeat.beat(bench.now)
+        bench.answer((b"", Node(b"", 1, 0.0, 1)), "get")
+        if bench.sent.count(("check", "1")) > before:
+            proofs.append(bench.now)
+        bench.now += 0.05
+    for earlier, later in itertools.pairwise([each for each in proofs if each > 2 * TIMEOUT]):
+        assert 1.5 * lease.spacing < later - earlier < 2.5 * lease.spacing
