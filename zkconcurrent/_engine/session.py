@@ -515,7 +515,6 @@ class Session(ClientState):
         self.refusal = FORKED
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
-        self.dropped.clear()
         self.keeper.to_start.clear()
         self.teller.untold.clear()
         self.posted.clear()

@@ -84,7 +84,7 @@ _MARKS = {
     "an Event": rb"\d{1,19} (?:set|clear)",
     "a CountDownLatch": rb"\d{1,19} count",
     "a Barrier": rb'\{"parties": \d+, "generation": .*\}',
-    "a Queue": rb"(?:fifo|lifo|priority|float|delay) \d+ (?:open|shutdown|immediate)",
+    "a Queue": rb"(?:fifo|lifo|priority|float|delay) \d+ (?:open|shutdown)",
     "a Dict": rb"dict (?:persistent|ephemeral)",
     "a Set": rb"set (?:persistent|ephemeral)",
 }

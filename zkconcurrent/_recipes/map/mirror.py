@@ -247,7 +247,6 @@ class Mirror(ReceiptPool):
         with self.guard:
             self.entries.clear()
             self.tombstones.clear()
-            self.laid_out = False
             self.stamp += 1
 
     def close(self) -> None:

@@ -84,7 +84,6 @@ def _counting(paths: Sequence[str], nodes: Sequence[op.Node | None]) -> list[str
 def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
     """Shut the queue down for all clients; with `immediate`, remove the items that no consumer has claimed."""
     at = view.at
-    state = "immediate" if immediate else "shutdown"
     while True:
         _, node = yield op.Sync(at.path), op.Get(at.path)
         header = None if node is None else Header.of(at.path, node)
@@ -92,10 +91,10 @@ def shut_down(view: QueueView, *, immediate: bool) -> Recipe[None]:
             yield from view.lay_out()
             continue
         header.check(at.path, at.header)
-        if header.state in (state, "immediate"):
+        if header.state != "open":
             break
         with suppress(op.ConnectionLost):
-            if (yield op.SetNode(at.path, header._replace(state=state).data, node.version)):
+            if (yield op.SetNode(at.path, header._replace(state="shutdown").data, node.version)):
                 break
     view.version = None
     if immediate:

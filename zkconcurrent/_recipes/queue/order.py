@@ -27,7 +27,7 @@ LARGEST_PRIORITY = 2**31 - 1
 # way.
 LAST_ITEM = LAST_SEQUENCE - 100_000
 
-_DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown|immediate)")
+_DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown)")
 _VERSION = struct.pack(">i", 0x00010001)
 _SIGN, _ALL_BITS = 1 << 63, (1 << 64) - 1
 _ENTRY, _END, _BASE = b"\x01", b"\x02", struct.Struct(">i")
@@ -176,7 +176,7 @@ class Header(NamedTuple):
     Attributes:
         order: the name of the order.
         maxsize: how many items the queue may have; 0 sets no limit.
-        state: "open"; "shutdown": items are taken, and none is put; or "immediate": the items are removed as well.
+        state: "open"; or "shutdown": items are taken, and none is put.
     """
 
     order: str
