@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from zkconcurrent import ForeignNodeError
-from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.operations import Names, Node
+from zkconcurrent._recipes import semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.detached import read
+from zkconcurrent._recipes.map.mirror import Layout
+from zkconcurrent._recipes.nodes import FirstLook
 from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
 from zkconcurrent._threads.base.contender import Contender
@@ -27,6 +30,9 @@ DATA = [
     b'{"permits": ' + b"9" * 5000 + b', "unfinished": ' + b"9" * 5000 + b"}",
     b'{"owner": "job", "token": 1e999}',
     b'{"owner": {}, "token": 1}',
+    b'{"parties": "2", "generation": 0, "failed": [], "acting": false}',
+    b'{"parties": 2, "generation": 0, "failed": [], "acting": 0}',
+    b'{"parties": 2, "generation": 0, "failed": []}',
 ]
 
 
@@ -44,3 +50,23 @@ def test_none_is_a_crash(data: bytes) -> None:
     if data:  # nothing is what a generation's node has at first
         with pytest.raises(ForeignNodeError, match="not a barrier's"):
             ArrivalIndexes.read("/path", 2, node)
+
+
+def test_what_another_kind_has_left() -> None:
+    """Each kind refuses it, in its own words."""
+    layout = Layout("/path", "Dict")
+    layout.check(Node(b"dict persistent", 1, 0.0, 0))
+    with pytest.raises(ValueError, match="all clients must give the same"):
+        layout.check(Node(b"dict ephemeral", 1, 0.0, 0))
+    with pytest.raises(ForeignNodeError, match="a Dict's is"):
+        layout.check(Node(b"7 set", 1, 0.0, 0))
+    names = Names([])
+    names.data_length = 7
+    with pytest.raises(ForeignNodeError, match="7 bytes of data"):
+        FirstLook("/path", "Semaphore").take([names])
+    looking = value.look(value.Layout("/path", "AtomicLong", b"", 8))
+    next(looking)
+    with pytest.raises(ForeignNodeError, match="has 8 bytes"):
+        looking.send((None, Node(b"7", 1, 0.0, 0)))
+    with pytest.raises(ValueError, match="there is no semaphore"):
+        semaphore.shared(semaphore.Layout("/path", None, FirstLook("/path", "Semaphore")))

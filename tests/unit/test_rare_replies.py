@@ -12,8 +12,10 @@ from zkconcurrent import ForeignNodeError
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
+    NOWHERE,
     BadVersion,
     Check,
+    CheckChroot,
     Children,
     ConnectionLost,
     Create,
@@ -26,21 +28,24 @@ from zkconcurrent._protocol.operations import (
     Multi,
     NewTicket,
     Node,
+    NodeGone,
     NoNode,
     ProveLease,
     SessionExpired,
     SetNode,
     Sync,
 )
+from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
-from zkconcurrent._recipes import barrier, detached, latch, receipts, semaphore, value
+from zkconcurrent._protocol.way_to_grant import Way
+from zkconcurrent._recipes import barrier, detached, double_barrier, latch, lock, receipts, semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
 from zkconcurrent._recipes.group import Member, stay
 from zkconcurrent._recipes.map import mirror, write
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.queue import put
-from zkconcurrent._recipes.queue.order import FIFO
-from zkconcurrent._recipes.queue.state import ItemCall, Layout, QueueView
+from zkconcurrent._recipes.queue import put, take
+from zkconcurrent._recipes.queue.order import FIFO, frame, unframe
+from zkconcurrent._recipes.queue.state import ClaimedItem, ItemCall, Layout, QueueView
 from zkconcurrent._recipes.receipts import InDoubt, PendingWrite, Receipt, ReceiptPool
 
 
@@ -240,3 +245,72 @@ def test_a_latch_that_is_destroyed_as_it_counts() -> None:
     step = sent(counting, (None, Node(b"2 count", 1, 0.0, 0), []))
     assert isinstance(step, CreatePersistent)
     assert sent(counting, NoNode()) == look
+
+
+def test_a_try_behind_others_that_leave_too_few_permits() -> None:
+    """Those ahead have theirs first."""
+    trying: Any = semaphore.is_room(SEMAPHORE, ["a", "b"], 3, 2)
+    next(trying)
+    wants = Node(b'{"permits": 1, "try": false}', 1, 0.0, 1)
+    assert sent(trying, (wants, wants)) == (False,)
+
+
+@pytest.mark.parametrize("found", [None, Node(b"", 5, 0.0, session=2)])
+def test_permits_that_are_not_of_the_session(found: Node | None) -> None:
+    """They were made, and went with their session: the acquire begins anew."""
+    ticket, lease = queued("/s/locks", "a"), Ticket("/s/leases", "_c_b-", Lease(1))
+    finding: Any = semaphore.find_leases(ticket, [lease])
+    next(finding)
+    sent(finding, (None, [], ["_c_b-lease-0000000001"]))
+    with pytest.raises(NodeGone):
+        finding.send((found,))
+
+
+def test_a_batch_counts_its_changes() -> None:
+    """Each change is decided on what the one before it leaves, with that one's version."""
+    versions: list[int] = []
+    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    changes = [value.Change(lambda data, version: versions.append(version) or (data, None), alone=False)] * 3
+    assert value.ValueBatch(view, b"{}", changes).decide(value.Seen(b"1", 7)) == b"1"
+    assert versions == [7, 8, 9]
+
+
+@pytest.mark.parametrize(("node", "names"), [(None, ["a"]), (True, ["a", "ready"]), (True, ["b"])])
+def test_a_barrier_that_need_not_open_again(node: object, names: list[str]) -> None:
+    """It is gone, or open, or none of those is left that may not have seen it open."""
+    opening: Any = double_barrier._open_again(queued("/b", "x"), ["a"])
+    next(opening)
+    assert sent(opening, (node and Node(b"", 1, 0.0, 0), names)) == (None,)
+
+
+def test_an_item_that_was_put_together_with_others() -> None:
+    """Only it leaves its node, for good or for the dead."""
+    taken = ClaimedItem("queue-0000000001", [b"1", b"2"], 4)
+    part = take.remove(Layout("/q", FIFO), taken)
+    assert isinstance(part, SetNode)
+    assert (unframe("/q", part.data), part.version) == (([b"2"], 5), 4)
+    burying: Any = take.bury(Layout("/q", FIFO), taken)
+    next(burying)
+    assert sent(burying, None)[0].data == frame([b"1"])
+
+
+def test_a_queue_that_is_not_there() -> None:
+    """Nobody holds, once it is clear that it is not the chroot that is missing."""
+    looking: Any = lock.contenders("/l", MUTEX)
+    next(looking)
+    assert isinstance(sent(looking, (None, NOWHERE)), CheckChroot)
+    assert sent(looking, None) == ((0, []),)
+
+
+def test_a_way_is_clear_only_if_all_is_known() -> None:
+    """Of the connection, of the own node before, and of the node ahead."""
+    for own, other, gone, clear in (
+        (1, 1, True, True),
+        (1, 2, True, False),
+        (None, 1, True, False),
+        (1, 1, None, False),
+    ):
+        way = Way(1, 1)
+        way.read_own(1, own)
+        way.read_ahead(other, gone=gone)
+        assert way.is_clear == clear

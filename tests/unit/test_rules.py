@@ -21,12 +21,14 @@ from zkconcurrent._protocol.rules import (
     READ,
     WRITE,
     Rule,
+    behind,
     blocker,
     check_queue,
     check_sequence,
     holders,
     in_the_way,
     line_up,
+    other_folder,
 )
 
 Named: TypeAlias = "st.SearchStrategy[str]"
@@ -205,3 +207,18 @@ def test_a_number_that_orders_nothing_is_refused(number: str) -> None:
     """At its end, the counter repeats itself, then gives negative numbers: neither is an order."""
     with pytest.raises(SequenceExhaustedError, match="idle"):
         check_sequence("/app/lock", f"_c_x-lock-{number}", MUTEX)
+
+
+def test_who_is_behind() -> None:
+    """Whom a contender excludes and who came later, in the order of their turns; never itself."""
+    queue = ["x__READ__0000000003", "x__WRIT__0000000002", "x__READ__0000000001", "x__WRIT__0000000004"]
+    assert behind(queue[2], queue, READ) == [queue[1], queue[3]]
+    assert behind(queue[1], queue, WRITE) == [queue[0], queue[3]]
+    assert behind(queue[3], queue, WRITE) == []
+
+
+def test_the_folder_of_another_kind_is_known_by_its_name() -> None:
+    """The error says whose it is."""
+    assert "like that of a Condition:" in str(other_folder("waiters"))
+    assert "like that of a Semaphore:" in str(other_folder("permits"))
+    assert other_folder("orders") is None
