@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoAuthError, NoNodeError, ThrottledOpError
+from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, ThrottledOpError, UnimplementedError
 
 from zkconcurrent import RefusedError
 from zkconcurrent._arguments.limits import CHECK_BYTES
@@ -16,9 +17,11 @@ from zkconcurrent._engine import requests
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.listener import Listener
+from zkconcurrent._engine.loss import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
 from zkconcurrent._engine.registry import Registry
-from zkconcurrent._engine.watches import LINGER, TOGETHER, Watches
+from zkconcurrent._engine.watches import AGAIN, LINGER, TOGETHER, Watches
+from zkconcurrent._kazoo.watches import RemovalWithdrawn
 from zkconcurrent._protocol import operations as op
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Node
@@ -214,6 +217,8 @@ def test_a_reply_that_does_not_come(late: bool) -> None:
     bench.awaited_xid = 1
     heartbeat.beat(bench.now)
     bench.awaited_xid = 2  # the reply to an earlier request
+    assert not heartbeat.overdue(TIMEOUT / 6)
+    assert heartbeat.overdue(TIMEOUT / 6 + 0.1)
     bench.now += TIMEOUT + 0.1 if late else TIMEOUT / 3
     heartbeat.beat(bench.now)
     assert (bench.sent, bench.dropped) == ([("sync", "/")], 0)
@@ -331,16 +336,63 @@ def test_the_node_of_a_hold_is_watched() -> None:
         bench.now += TIMEOUT
 
 
-def test_a_node_that_a_proof_misses() -> None:
-    """The proof has failed as a whole: another write proves the lease, and reads show which nodes are missing."""
+@pytest.mark.parametrize(("error", "missing"), [(NoNodeError(), True), (NoAuthError(), False)])
+def test_a_node_that_a_proof_misses(error: Exception, missing: bool) -> None:
+    """The proof has failed as a whole: another write proves the lease, and the next leaves out what can't be read."""
     bench = Bench()
     heartbeat, tickets = Heartbeat(bench.session, print, bool), [bench.ticket("/path") for _ in range(3)]
     for each in tickets:
         bench.registry.start_waiting(each, "/path/x")
     heartbeat.beat(bench.now)
-    bench.answer([None, NoNodeError(), None], "check")
-    assert [each.changed for each in tickets] == [False, True, False]
+    bench.answer([None, error, None], "check")
+    assert [each.changed for each in tickets] == [False, missing, False]
     assert bench.sent[1:] == [("check", "/"), ("sync", "/"), ("get", tickets[2].node)]
+    bench.answer()
+    bench.now += TIMEOUT
+    heartbeat.beat(bench.now)
+    assert bench.sent[4] == ("check", "2")
+    bench.registry.lease.answered(bench.now, bench.now + 0.1, write=True)
+    bench.registry.lease.heard = bench.now
+    bench.registry.lease._set_end()
+    assert bench.registry.grant(tickets[1], bench.now + 0.2)
+    assert not tickets[1].unreadable
+
+
+def test_a_removal_that_was_withdrawn() -> None:
+    """Another request needed the watch: the path is looked at again, after a while."""
+    bench = Bench()
+    watches = Watches(bench.session, lambda _: None)
+    bench.registry.left["/path"] = False
+    for _ in range(2):
+        watches.remove_idle(bench.now)
+        bench.now += LINGER
+    bench.answer(RemovalWithdrawn(), "remove")
+    began = bench.now
+    while len(bench.sent) == 1:
+        bench.now += LINGER
+        watches.remove_idle(bench.now)
+    assert AGAIN <= bench.now - began <= AGAIN + 4 * LINGER
+
+
+def test_a_joint_hold_of_which_a_part_is_lost_already() -> None:
+    """Its event is set from the begin."""
+
+    class Holder:
+        """A holder."""
+
+    holder: Any = Holder()
+    session: Any = SimpleNamespace(lock=threading.RLock(), link=SimpleNamespace(user_event=threading.Event))
+    losses = [(session, Loss(threading.Event)) for _ in range(2)]
+    losses[1][1].tell()
+    assert JointLoss.of(holder, losses).event.is_set()
+
+
+@pytest.mark.parametrize("error", [UnimplementedError(), MarshallingError(), NoNodeError()])
+def test_a_server_that_watches_no_tree(error: Exception) -> None:
+    """The error says what the server lacks; any other is left as it is."""
+    failed = op.NoNode()
+    found = requests.tree_failure(SimpleNamespace(path="/d"), op.WatchRecursive, error, failed)  # type: ignore[arg-type]
+    assert found is failed if isinstance(error, NoNodeError) else isinstance(found, RefusedError)
 
 
 def test_how_long_a_recipe_waits() -> None:
@@ -384,3 +436,4 @@ def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None
         bench.now += 0.05
     for earlier, later in itertools.pairwise([each for each in proofs if each > 2 * TIMEOUT]):
         assert 1.5 * lease.spacing < later - earlier < 2.5 * lease.spacing
+    assert len(bench.sent) > 0.8 * bench.now / lease.beat

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -24,6 +25,7 @@ from zkconcurrent._protocol.operations import (
     Delete,
     DetachTicket,
     Discard,
+    Get,
     Grant,
     Multi,
     NewTicket,
@@ -34,16 +36,28 @@ from zkconcurrent._protocol.operations import (
     SessionExpired,
     SetNode,
     Sync,
+    Wait,
 )
 from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._protocol.way_to_grant import Way
-from zkconcurrent._recipes import barrier, detached, double_barrier, latch, lock, receipts, semaphore, value
+from zkconcurrent._recipes import (
+    barrier,
+    condition,
+    destroy,
+    detached,
+    double_barrier,
+    latch,
+    lock,
+    receipts,
+    semaphore,
+    value,
+)
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
-from zkconcurrent._recipes.group import Member, stay
+from zkconcurrent._recipes.group import Member, members, stay
 from zkconcurrent._recipes.map import mirror, write
 from zkconcurrent._recipes.nodes import FirstLook
-from zkconcurrent._recipes.queue import put, take
+from zkconcurrent._recipes.queue import manage, put, take
 from zkconcurrent._recipes.queue.order import FIFO, frame, unframe
 from zkconcurrent._recipes.queue.state import ClaimedItem, ItemCall, Layout, QueueView
 from zkconcurrent._recipes.receipts import InDoubt, PendingWrite, Receipt, ReceiptPool
@@ -314,3 +328,78 @@ def test_a_way_is_clear_only_if_all_is_known() -> None:
         way.read_own(1, own)
         way.read_ahead(other, gone=gone)
         assert way.is_clear == clear
+    way = Way(1, 1)
+    way.read_own(1, 1)
+    way.read_ahead(1, gone=True)
+    way.change_own()
+    assert not way.is_clear
+
+
+def test_permits_added_to_a_semaphore_that_is_destroyed_meanwhile() -> None:
+    """They are added to the new one."""
+    adding: Any = semaphore.add(SEMAPHORE, 1, "u")
+    look = next(adding)
+    assert isinstance(sent(adding, (Node(b"3", 1, 0.0, 0), [])), CreatePersistent)
+    assert sent(adding, NoNode()) == look
+
+
+def test_a_party_that_is_interrupted_as_it_waits() -> None:
+    """Others may have counted it, so it is left to its caller, with the error, to withdraw it."""
+    entering: Any = double_barrier.enter("/b", 2, b"{}")
+    next(entering)
+    ticket = queued("/b", "00000000-0000-4000-8000-000000000001-party")
+    sent(entering, ticket)
+    sent(entering, (None, Node(b"", 1, 0.0, 0), [ticket.name]))
+    assert isinstance(sent(entering, (Node(b"", 1, 0.0, 0), [ticket.name])), Wait)
+    error = KeyboardInterrupt()
+    with pytest.raises(StopIteration) as ended:
+        entering.throw(error)
+    assert ended.value.value == (ticket, False, error)
+
+
+def test_what_a_server_that_lags_does_not_show() -> None:
+    """Whether others use a primitive, or wait at a condition, is read behind a `sync`."""
+    using: Any = destroy.users("/q", ["/q/members"])
+    assert isinstance(next(using)[0], Sync)
+    assert isinstance(next(condition.pass_on("/c")), Sync)
+
+
+def test_a_contender_is_no_member_of_a_group() -> None:
+    """A path that a lock uses is refused, not read as a group's."""
+    reading: Any = members("/group")
+    next(reading)
+    with pytest.raises(ForeignNodeError):
+        reading.send((None, ["_c_00000000-0000-4000-8000-000000000001-lock-0000000001"]))
+
+
+def test_members_that_have_unfinished_items() -> None:
+    """Those are watched by whoever waits for the last item; one that has gone is none."""
+    nodes = [None, Node(b'{"unfinished": 1}', 1, 0.0, 5), Node(b'{"unfinished": 0}', 1, 0.0, 6)]
+    assert manage._counting(["a", "b", "c"], nodes) == ["b"]
+    assert json.loads(receipts.member_data(b'{"pid": 1}', 2)) == {"pid": 1, "unfinished": 2}
+
+
+@pytest.mark.parametrize(("line", "highest", "waiting"), [((), 5, 2), ((0,), 0, 2), ((0, 1, 2), 2, 3)])
+def test_what_a_client_last_saw_of_a_barrier(line: tuple[int, ...], highest: int, waiting: int) -> None:
+    """A look that shows no parties, or was earlier, changes nothing."""
+    view = View("/b", 4)
+    view.note(BarrierContent(4), (0, 1), 1)
+    view.note(BarrierContent(4), line, highest)
+    assert view.waiting == waiting
+
+
+def test_a_claim_that_has_ended_with_its_session() -> None:
+    """Its reply was lost: the item is not this consumer's, which begins anew."""
+    view = QueueView(Layout("/q", FIFO), float)
+    receipt(view, "/q/receipts/r", "/q/members")
+    claiming, name = ItemCall(view, "claim", b"{}"), "queue-0000000001"
+    view.names.append(name)
+    taking: Any = take.take(claiming, wait=False)
+    look = next(taking)
+    step = sent(taking, (Node(frame([b"1"]), 1, 0.0, 0),))
+    assert isinstance(step, Multi)
+    assert isinstance(sent(taking, ConnectionLost())[0], Sync)
+    moved = Node(b"", 1, 0.0, 0, version=1)
+    assert sent(taking, (None, moved)) == Get(f"/q/claims/{name}")
+    assert sent(taking, None) == look
+    assert not claiming.applied
