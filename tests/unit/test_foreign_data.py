@@ -70,3 +70,5 @@ def test_what_another_kind_has_left() -> None:
         looking.send((None, Node(b"7", 1, 0.0, 0)))
     with pytest.raises(ValueError, match="there is no semaphore"):
         semaphore.shared(semaphore.Layout("/path", None, FirstLook("/path", "Semaphore")))
+    with pytest.raises(ForeignNodeError, match="a Semaphore's value"):
+        semaphore.read(semaphore.Layout("/path", 1, FirstLook("/path", "Semaphore")), Node(b"many", 1, 0.0, 0))
