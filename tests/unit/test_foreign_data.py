@@ -9,8 +9,8 @@ from zkconcurrent._protocol.operations import Names, Node
 from zkconcurrent._recipes import semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.detached import read
-from zkconcurrent._recipes.map.mirror import Layout
-from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.map.mirror import MapLayout
+from zkconcurrent._recipes.nodes import PathCheck
 from zkconcurrent._recipes.queue.order import member_count
 from zkconcurrent._recipes.semaphore import wanted
 from zkconcurrent._threads.base.contender import Contender
@@ -54,7 +54,7 @@ def test_none_is_a_crash(data: bytes) -> None:
 
 def test_what_another_kind_has_left() -> None:
     """Each kind refuses it, in its own words."""
-    layout = Layout("/path", "Dict")
+    layout = MapLayout("/path", "Dict")
     layout.check(Node(b"dict persistent", 1, 0.0, 0))
     with pytest.raises(ValueError, match="all clients must give the same"):
         layout.check(Node(b"dict ephemeral", 1, 0.0, 0))
@@ -63,12 +63,12 @@ def test_what_another_kind_has_left() -> None:
     names = Names([])
     names.data_length = 7
     with pytest.raises(ForeignNodeError, match="7 bytes of data"):
-        FirstLook("/path", "Semaphore").take([names])
-    looking = value.look(value.Layout("/path", "AtomicLong", b"", 8))
+        PathCheck("/path", "Semaphore").check_listing([names])
+    looking = value.read_value(value.ValueLayout("/path", "AtomicLong", b"", 8))
     next(looking)
     with pytest.raises(ForeignNodeError, match="has 8 bytes"):
         looking.send((None, Node(b"7", 1, 0.0, 0)))
     with pytest.raises(ValueError, match="there is no semaphore"):
-        semaphore.shared(semaphore.Layout("/path", None, FirstLook("/path", "Semaphore")))
+        semaphore.shared(semaphore.SemaphoreLayout("/path", None, PathCheck("/path", "Semaphore")))
     with pytest.raises(ForeignNodeError, match="a Semaphore's value"):
-        semaphore.read(semaphore.Layout("/path", 1, FirstLook("/path", "Semaphore")), Node(b"many", 1, 0.0, 0))
+        semaphore.read(semaphore.SemaphoreLayout("/path", 1, PathCheck("/path", "Semaphore")), Node(b"many", 1, 0.0, 0))

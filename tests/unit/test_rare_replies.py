@@ -53,13 +53,13 @@ from zkconcurrent._recipes import (
     semaphore,
     value,
 )
-from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, Party, View
+from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, BarrierView, Party
 from zkconcurrent._recipes.group import Member, members, stay
 from zkconcurrent._recipes.map import mirror, write
-from zkconcurrent._recipes.nodes import FirstLook
+from zkconcurrent._recipes.nodes import PathCheck
 from zkconcurrent._recipes.queue import manage, put, take
 from zkconcurrent._recipes.queue.order import FIFO, frame, unframe
-from zkconcurrent._recipes.queue.state import ClaimedItem, ItemCall, Layout, QueueView
+from zkconcurrent._recipes.queue.state import ClaimedItem, ItemCall, QueueLayout, QueueView
 from zkconcurrent._recipes.receipts import InDoubt, PendingWrite, Receipt, ReceiptPool
 
 
@@ -80,14 +80,14 @@ def receipt(pool: ReceiptPool, path: str, members: str) -> Receipt:
     return made
 
 
-SEMAPHORE = semaphore.Layout("/s", 3, FirstLook("/s", "semaphore"))
+SEMAPHORE = semaphore.SemaphoreLayout("/s", 3, PathCheck("/s", "Semaphore"))
 
 
 def test_permits_whose_lease_must_be_proved() -> None:
     """A permit is not held before the lease was proved, and then it is asked for again."""
     ticket, lease = queued("/s/locks", "a"), Ticket("/s/leases", "_c_b-", Lease(1))
     lease.lease = ticket.lease
-    taking: Any = semaphore.take(ticket, [], SEMAPHORE, 1, b"{}")
+    taking: Any = semaphore.take_permits(ticket, [], SEMAPHORE, 1, b"{}")
     next(taking)
     assert isinstance(sent(taking, lease), Multi)
     assert isinstance(sent(taking, []), Grant)
@@ -110,7 +110,7 @@ def test_a_resize_of_a_semaphore_that_was_destroyed_meanwhile(found: Node | None
 @pytest.mark.parametrize("writes", [write.put, write.put_if_absent])
 def test_an_ephemeral_entry_that_may_have_ended_with_its_session(writes: Any) -> None:
     """Its reply is lost, and the session ends: it is written again, as one that was made is gone by now."""
-    copy = mirror.Mirror(mirror.Layout("/map", "Dict", ephemeral=True), threading.RLock())
+    copy = mirror.Mirror(mirror.MapLayout("/map", "Dict", ephemeral=True), threading.RLock())
     writer = receipt(copy, "/map/writers/w", "/map/writers")
     putting: Any = writes(write.MapWrite(copy, b"{}"), "a", b"1")
     member = writer.member
@@ -122,7 +122,7 @@ def test_an_ephemeral_entry_that_may_have_ended_with_its_session(writes: Any) ->
 
 def test_a_value_that_others_change_all_the_time() -> None:
     """A change that came too late some times waits for its turn, also if nobody waits for one."""
-    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    view = value.ValueView(value.ValueLayout("/v", "AtomicLong", b"0"))
     receipt(view, "/v/receipts/r", "")
     adding: Any = value.apply(value.ValueBatch(view, b"{}", [value.Change(lambda *_: (b"1", None), alone=False)]))
     step = next(adding)
@@ -138,7 +138,7 @@ def test_a_value_that_others_change_all_the_time() -> None:
 
 def test_a_value_at_the_path_of_a_condition() -> None:
     """Its lock's contenders came just before the value was laid out: they keep it from being used as a value's."""
-    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    view = value.ValueView(value.ValueLayout("/v", "AtomicLong", b"0"))
     laying: Any = view.lay_out()
     looks = next(laying)
     there = [None, *[True] * (len(looks) - 3), Node(b"", 1, 0.0, 0), ["lock"]]
@@ -165,7 +165,7 @@ def test_the_node_of_a_member_goes_with_the_program() -> None:
 
 def test_a_task_done_counts_until_it_is_applied() -> None:
     """Another call of the client's takes one that is under way for an item less, until the number itself is less."""
-    calls = [ItemCall(QueueView(Layout("/q", FIFO), float), "count", b"{}") for _ in range(3)]
+    calls = [ItemCall(QueueView(QueueLayout("/q", FIFO), float), "count", b"{}") for _ in range(3)]
     calls[1].applied = True
     calls[2].finish()
     assert [each.counts_yet for each in calls] == [True, False, False]
@@ -173,7 +173,7 @@ def test_a_task_done_counts_until_it_is_applied() -> None:
 
 def test_a_first_party_that_misses_one_which_it_has_never_seen() -> None:
     """A party that came and died between two reads shows by the number of nodes ever made: the barrier breaks."""
-    party = Party(View("/b", 3), BarrierContent(3), queued("/b/0000000000", "x-party"), acts=False)
+    party = Party(BarrierView("/b", 3), BarrierContent(3), queued("/b/0000000000", "x-party"), acts=False)
     party.note_line([party.ticket.name or ""])
     waiting: Any = barrier._wait(party)
     next(waiting)
@@ -185,7 +185,7 @@ def test_a_first_party_that_misses_one_which_it_has_never_seen() -> None:
 
 def test_a_queue_whose_items_have_lost_their_parent() -> None:
     """An operator has deleted it: the nodes of the queue are laid out again, and the item is put once more."""
-    view = QueueView(Layout("/q", FIFO), float)
+    view = QueueView(QueueLayout("/q", FIFO), float)
     view.version = 0
     receipt(view, "/q/receipts/r", "/q/members")
     putting: Any = put.put(ItemCall(view, "put", b"{}"), b"1", "queue-", wait=True)
@@ -227,7 +227,7 @@ def test_the_members_of_a_destroyed_queue_are_given_up() -> None:
 
 def test_a_party_whose_time_is_up_as_it_comes_again() -> None:
     """It has missed its generation; it is late, whatever comes next, and may break no other."""
-    waiting: Any = barrier.wait(View("/b", 2), b"{}", acts=False)
+    waiting: Any = barrier.wait(BarrierView("/b", 2), b"{}", acts=False)
     next(waiting)
     sent(waiting, (None, Node(BarrierContent(2).data, 1, 0.0, 0)))
     sent(waiting, Ticket("/b/0000000000", "_c_x-", Lease(1)))
@@ -263,7 +263,7 @@ def test_a_latch_that_is_destroyed_as_it_counts() -> None:
 
 def test_a_try_behind_others_that_leave_too_few_permits() -> None:
     """Those ahead have theirs first."""
-    trying: Any = semaphore.is_room(SEMAPHORE, ["a", "b"], 3, 2)
+    trying: Any = semaphore.enough(SEMAPHORE, ["a", "b"], 3, 2)
     next(trying)
     wants = Node(b'{"permits": 1, "try": false}', 1, 0.0, 1)
     assert sent(trying, (wants, wants)) == (False,)
@@ -283,7 +283,7 @@ def test_permits_that_are_not_of_the_session(found: Node | None) -> None:
 def test_a_batch_counts_its_changes() -> None:
     """Each change is decided on what the one before it leaves, with that one's version."""
     versions: list[int] = []
-    view = value.ValueView(value.Layout("/v", "AtomicLong", b"0"))
+    view = value.ValueView(value.ValueLayout("/v", "AtomicLong", b"0"))
     changes = [value.Change(lambda data, version: versions.append(version) or (data, None), alone=False)] * 3
     assert value.ValueBatch(view, b"{}", changes).decide(value.Seen(b"1", 7)) == b"1"
     assert versions == [7, 8, 9]
@@ -300,10 +300,10 @@ def test_a_barrier_that_need_not_open_again(node: object, names: list[str]) -> N
 def test_an_item_that_was_put_together_with_others() -> None:
     """Only it leaves its node, for good or for the dead."""
     taken = ClaimedItem("queue-0000000001", [b"1", b"2"], 4)
-    part = take.remove(Layout("/q", FIFO), taken)
+    part = take.remove(QueueLayout("/q", FIFO), taken)
     assert isinstance(part, SetNode)
     assert (unframe("/q", part.data), part.version) == (([b"2"], 5), 4)
-    burying: Any = take.bury(Layout("/q", FIFO), taken)
+    burying: Any = take.bury(QueueLayout("/q", FIFO), taken)
     next(burying)
     assert sent(burying, None)[0].data == frame([b"1"])
 
@@ -379,18 +379,9 @@ def test_members_that_have_unfinished_items() -> None:
     assert json.loads(receipts.member_data(b'{"pid": 1}', 2)) == {"pid": 1, "unfinished": 2}
 
 
-@pytest.mark.parametrize(("line", "highest", "waiting"), [((), 5, 2), ((0,), 0, 2), ((0, 1, 2), 2, 3)])
-def test_what_a_client_last_saw_of_a_barrier(line: tuple[int, ...], highest: int, waiting: int) -> None:
-    """A look that shows no parties, or was earlier, changes nothing."""
-    view = View("/b", 4)
-    view.note(BarrierContent(4), (0, 1), 1)
-    view.note(BarrierContent(4), line, highest)
-    assert view.waiting == waiting
-
-
 def test_a_claim_that_has_ended_with_its_session() -> None:
     """Its reply was lost: the item is not this consumer's, which begins anew."""
-    view = QueueView(Layout("/q", FIFO), float)
+    view = QueueView(QueueLayout("/q", FIFO), float)
     receipt(view, "/q/receipts/r", "/q/members")
     claiming, name = ItemCall(view, "claim", b"{}"), "queue-0000000001"
     view.names.append(name)
