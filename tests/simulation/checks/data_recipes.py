@@ -305,7 +305,7 @@ LOOK, OBSERVE = GroupStep("members"), GroupStep("observe", seconds=1.0)
 
 
 def _of_group(recipe: str, operation: str, fault: int) -> str | None:
-    if fault == 16 and recipe in ("stay", "join", "create", "missing_beside", "outlast", "leave"):
+    if fault == 16 and recipe in ("stay", "join", "create", "missing_beside", "outlast", "delete_node"):
         return NOT_INTERRUPTED
     if fault == 20 and operation == "Wait" and recipe != "outlast":
         return "has no node"
