@@ -10,10 +10,12 @@ tooz's calls belong to an object, not to a thread: the object that has acquired 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+
+# Bound here: a test of the program may patch that of `os`.
+from os import getpid
 from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote_to_bytes, urlencode
@@ -187,13 +189,13 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         """
         if (client := self._client) is None:
             raise tooz.ToozError("the driver is not started")
-        if self._process != os.getpid():
+        if self._process != getpid():
             raise tooz.ToozError("the driver was started before fork(): start one in each child")
         return client
 
     def _start(self) -> None:
         try:
-            self._client, self._process = connect(self._url), os.getpid()
+            self._client, self._process = connect(self._url), getpid()
         except (TimeoutError, RefusedError) as error:
             raise coordination.ToozConnectionError(str(error), cause=error) from error
         self._stopping = False
@@ -211,7 +213,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
 
     def _stop(self) -> None:
         client = self._client
-        of_parent = client is not None and self._process != os.getpid()
+        of_parent = client is not None and self._process != getpid()
         if client is not None and not of_parent:
             client.stop()
             client.close()

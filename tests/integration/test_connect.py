@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import signal
 import socket
@@ -14,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NotEmptyError
+from kazoo.protocol.connection import ConnectionHandler
 from kazoo.security import CREATOR_ALL_ACL, make_digest_acl
 
 import zkconcurrent
@@ -244,6 +247,17 @@ def test_a_server_that_hangs_up() -> None:
         zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=2")
     assert "maxClientCnxns" in str(caught.value)
     assert "zkconcurrent.testing" not in str(caught.value)
+
+
+def test_a_server_that_hangs_up_before_the_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says the same if the request meets a connection that is closed already."""
+
+    def write(self: ConnectionHandler, msg: bytes, timeout: float) -> None:  # noqa: ARG001 - as kazoo names them
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr(ConnectionHandler, "_write", write)
+    with MemoryServer() as server, pytest.raises(TimeoutError, match="maxClientCnxns"):
+        zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=1")
 
 
 @pytest.mark.fault(398, 415)
