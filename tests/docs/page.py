@@ -129,7 +129,7 @@ def run(page: Path, hosts: str) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     not_run_yet: set[str] = set()
     # Many readers have their tests fail at a warning. This one comes by threads of kazoo, and a page calls it harmless.
-    harmless = "default:Do not use the `random` module"
+    harmless = "ignore:Do not use the `random` module"
     environment = {**os.environ, "PYTEST_ADDOPTS": f"-W error -W '{harmless}'"}
     for block in blocks(page.read_text()):
         text = block.text.replace(ADDRESS, hosts)
