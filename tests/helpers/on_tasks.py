@@ -57,11 +57,24 @@ def _keep(task: asyncio.Task[None]) -> None:
 
 async def play(calls: asyncio.Queue[Any]) -> None:
     """Make the calls, one after the other; keep nothing of any."""
-    while (call := await calls.get()) is not None:
+    task: Any = asyncio.current_task()
+    late: asyncio.CancelledError | None = None
+    while True:
+        try:
+            if (call := await calls.get()) is None:
+                return
+        except asyncio.CancelledError as error:
+            # The task of a program would be at its own work here: the next call that sleeps is cancelled.
+            late = error
+            getattr(task, "uncancel", int)()  # since Python 3.11
+            continue
         function, future = call
         try:
             result = function()
             if inspect.isawaitable(result):
+                if late is not None:
+                    task.cancel(*late.args)
+                    late = None
                 result = await result
         except BaseException as error:
             future.set_exception(error)
