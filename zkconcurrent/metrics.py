@@ -1,6 +1,6 @@
 """The metrics for an exporter of one's own: `zkconcurrent.otel` and `zkconcurrent.prometheus` are made of these names.
 
-What is counted and measured comes from the events. The current state (waits, holds, the oldest hold, the state of the
+Counters and histograms record the events. The current state (waits, holds, the oldest hold, the state of the
 clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no interrupt
 or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
 
@@ -40,7 +40,7 @@ Values: TypeAlias = tuple[str, ...]
 """The values of an instrument's attributes, in their order; an empty one stands for none."""
 
 Scope: TypeAlias = KazooClient | BasePath | None
-"""What is measured: a client, or what lies below a namespace; None stands for all clients of the process."""
+"""The scope of a measurement: a client, or what lies below a namespace; None stands for all clients of the process."""
 
 
 # Each is equal to itself alone, which makes it a fast key.

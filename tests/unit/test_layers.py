@@ -112,7 +112,7 @@ PRIVATE = {
 
 
 def test_the_command_and_the_drivers_use_public_names() -> None:
-    """What is not the core imports public names only: what it lacks, users lack. The exceptions have a reason each."""
+    """Command and drivers import public names only: what they lack, users lack. Each exception has its reason."""
     found = {name[1:] for module in modules() if layer(module) in USERS for name in imports(module) if name[0] == "."}
     private = {name for name in found if name.startswith("_") and layer(name) not in {*USERS, "__init__"}}
     assert private == {*PRIVATE}

@@ -99,7 +99,7 @@ def test_permits_whose_lease_must_be_proved() -> None:
 
 @pytest.mark.parametrize("found", [None, Node(b"3", 9, 0.0, 0, 1)])
 def test_a_resize_of_a_semaphore_that_was_destroyed_meanwhile(found: Node | None) -> None:
-    """What was written is gone, or never was, so it is written to the new semaphore, whatever that one's version is."""
+    """The new semaphore has no such write, or never had, so the client writes it there, whatever the version is."""
     resizing: Any = semaphore.resize(SEMAPHORE, 5)
     look = next(resizing)
     step = sent(resizing, (None, Node(b"3", 1, 0.0, 0, 0), []))

@@ -54,7 +54,7 @@ _RESERVED = "/zookeeper"
 @public
 @dataclass(frozen=True)
 class PathReport:
-    """Who holds one primitive, and who waits for it.
+    """The holders of one primitive, and its waiters.
 
     Attributes:
         path: its path, without the client's chroot.
@@ -77,7 +77,7 @@ class PathReport:
 @public
 @dataclass(frozen=True)
 class TreeReport:
-    """What was found at a path and below it.
+    """The primitives that `inspect` has found at a path and below it.
 
     Attributes:
         path: the path.
