@@ -171,7 +171,6 @@ class ValueWorker(CallWorker):
             except OutcomeUnknownError:
                 if not self.process.session.link.stopped:
                     raise Violation(f"{self.name}: the outcome of its {step.what} can be found out") from None
-                raise
 
     @contextmanager
     def _timed(self, what: str, timeout: float | None = None, *args: Any) -> Iterator[Call]:

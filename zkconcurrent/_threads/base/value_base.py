@@ -94,13 +94,14 @@ class ValueState(SettlingState[ValueBatch]):
             except OutcomeLost:
                 raise self._unknown() from None
             self._end(combiner, batch)
-        if change.error is None:
+        # Otherwise the traceback, its frames and the change would keep each other alive.
+        error, change.error = change.error, None
+        if error is None:
             return change.result
         try:
-            raise change.error
+            raise error
         finally:
-            # Otherwise the traceback and this frame keep each other alive.
-            del change
+            del error
 
     def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is its first; otherwise return None.
