@@ -53,14 +53,14 @@ def instrument(
             "another registry"
         ) from error
     try:
-        collector.begin(scope)
+        collector.start(scope)
     except BaseException:
         registry.unregister(collector)
         raise
 
     def remove() -> None:
         """End it. A second call changes nothing."""
-        if collector.end():
+        if collector.stop():
             registry.unregister(collector)
 
     return remove
@@ -83,8 +83,8 @@ class _Collector:
         self._live: list[prometheus_client.Gauge] = []
         self._recorder: Recorder | None = None
 
-    def begin(self, scope: Scope) -> None:
-        """Begin to record.
+    def start(self, scope: Scope) -> None:
+        """Start to record.
 
         Raises:
             TypeError: see `instrument`.
@@ -99,8 +99,8 @@ class _Collector:
         if self._several:
             _writing.append(self)
 
-    def end(self) -> bool:
-        """End it; return whether it had not ended."""
+    def stop(self) -> bool:
+        """Stop; return whether it recorded until now."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return False

@@ -102,7 +102,7 @@ class DriverLock(locking.Lock):
             self._lock.drop(level, shared=shared)
             raise
 
-    def _end(self) -> tuple[bool, LockLostError | None]:
+    def _release(self) -> tuple[bool, LockLostError | None]:
         """Return whether this object held the lock until now; and the loss, if it has lost it."""
         with _as_tooz():
             try:
@@ -115,13 +115,13 @@ class DriverLock(locking.Lock):
 
     def release(self) -> bool:
         """Release the lock; return False if this object does not hold it, or has lost it."""
-        return self._end()[0]
+        return self._release()[0]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Release the lock; a block that has lost it ends with a `ToozError`, unless it ends with an error anyway."""
-        _, lost = self._end()
+        _, lost = self._release()
         if lost is not None and kind is None:
             raise tooz.ToozError(str(lost), cause=lost) from lost
 
@@ -241,7 +241,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             raise coordination.ToozConnectionError(f"ZooKeeper is out of reach; {lasting}")
         return client.session_timeout or 0.0 if least is None else least
 
-    def _begin(self, func: Callable[..., T], *args: object) -> coordination.CoordAsyncResult[T]:
+    def _submit(self, func: Callable[..., T], *args: object) -> coordination.CoordAsyncResult[T]:
         self.client  # noqa: B018 - an error if it is not started
         return coordination.CoordinatorResult(self._worker.submit(func, *args), _as_tooz)
 
@@ -263,7 +263,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except kazoo_errors.NodeExistsError:
                 raise coordination.GroupAlreadyExist(group_id) from None
 
-        return self._begin(create)
+        return self._submit(create)
 
     def delete_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
         """Delete a group that has no members."""
@@ -276,7 +276,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except kazoo_errors.NotEmptyError:
                 raise coordination.GroupNotEmpty(group_id) from None
 
-        return self._begin(delete)
+        return self._submit(delete)
 
     def get_groups(self) -> coordination.CoordAsyncResult[list[bytes]]:
         """Return the ids of all groups."""
@@ -287,7 +287,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except kazoo_errors.NoNodeError:
                 return []
 
-        return self._begin(groups)
+        return self._submit(groups)
 
     def join_group(
         self, group_id: bytes, capabilities: coordination.Capabilities | None = None
@@ -305,7 +305,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             self._memberships[group_id] = joined
             self._joined_groups.add(group_id)
 
-        return self._begin(join)
+        return self._submit(join)
 
     def leave_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
         """Leave a group; as tooz has it, also if another process has joined it with this member's id."""
@@ -324,7 +324,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except kazoo_errors.NoNodeError:
                 raise coordination.MemberNotJoined(group_id, self._member_id) from None
 
-        return self._begin(leave)
+        return self._submit(leave)
 
     def _found(self, group_id: bytes) -> dict[bytes, bytes]:
         group = self._group(group_id)
@@ -335,13 +335,13 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
 
     def get_members(self, group_id: bytes) -> coordination.CoordAsyncResult[set[bytes]]:
         """Return the ids of a group's members."""
-        return self._begin(lambda: set(self._found(group_id)))
+        return self._submit(lambda: set(self._found(group_id)))
 
     def get_members_with_capabilities(
         self, group_id: bytes
     ) -> coordination.CoordAsyncResult[dict[bytes, coordination.Capabilities | None]]:
         """Return the capabilities of a group's members, by their ids."""
-        return self._begin(lambda: {name: utils.loads(data) for name, data in self._found(group_id).items()})
+        return self._submit(lambda: {name: utils.loads(data) for name, data in self._found(group_id).items()})
 
     def _info(self, group_id: bytes, member_id: bytes) -> dict[str, Any]:
         path = f"{self._group(group_id).path}/{_named(member_id)}"
@@ -362,11 +362,11 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self, group_id: bytes, member_id: bytes
     ) -> coordination.CoordAsyncResult[coordination.Capabilities | None]:
         """Return the capabilities of a member."""
-        return self._begin(lambda: self._info(group_id, member_id)["capabilities"])
+        return self._submit(lambda: self._info(group_id, member_id)["capabilities"])
 
     def get_member_info(self, group_id: bytes, member_id: bytes) -> coordination.CoordAsyncResult[dict[str, Any]]:
         """Return the capabilities of a member, and since when it has them."""
-        return self._begin(self._info, group_id, member_id)
+        return self._submit(self._info, group_id, member_id)
 
     def update_capabilities(
         self, group_id: bytes, capabilities: coordination.Capabilities | None
@@ -387,7 +387,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             with suppress(kazoo_errors.NoNodeError):
                 self.client.set(path, data)
 
-        return self._begin(update)
+        return self._submit(update)
 
     def run_watchers(self, timeout: float | None = None) -> list[Any]:
         """Call what watches groups and elections; log that another process has taken this member out of a group."""
@@ -452,4 +452,4 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             found = self._election(group_id).leader()
             return None if found is None else unquote_to_bytes(found.id)
 
-        return self._begin(leader)
+        return self._submit(leader)

@@ -101,7 +101,9 @@ class History:
         for request, result in zip(requests, ask(session, *requests), strict=True):
             # The connection of a tree's watch may be older than the library's use of the client.
             is_connection = request[0] == "watch_tree" and not isinstance(result, Exception)
-            self._say(n, request, "" if is_connection else ("Seen", result) if request[0] == "look" else result)
+            self._say(
+                n, request, "" if is_connection else ("Seen", result) if request[0] == "get_with_zxid" else result
+            )
 
     def _remove_watch(self, n: int, session: Session) -> None:
         path, kind, who = self._path(), self._random.choice([CHILDREN, DATA]), self._random.randrange(2)
@@ -211,7 +213,7 @@ class History:
             (5, ("get", path, *watcher(path))),
             (4, ("exists", path, *watcher(path))),
             (5, ("children", path, *watcher(path))),
-            (2, ("look", path)),
+            (2, ("get_with_zxid", path)),
             (1, ("sync", path)),
             (2, ("check", [self._path() for _ in range(3)])),
             (1, ("check_root",)),

@@ -32,7 +32,7 @@ WIDTH = 70
 # Operations that change something, or that a change depends on; and a `Multi`'s own.
 WRITES = {"Check", "Container", "Create", "CreateEphemeral", "CreatePersistent", "CreateTogether", "Delete", "SetNode"}
 # Calls that decide nothing: what they would write, tests of the logs and metrics show.
-TELLS = {"debug", "info", "warning", "warn", "warn_later", "tell", "note", "observe", "record"}
+TELLS = {"debug", "info", "warning", "warn", "warn_later", "emit", "note_loss", "note", "observe", "record"}
 
 
 class Slot(NamedTuple):

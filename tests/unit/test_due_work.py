@@ -72,7 +72,7 @@ class Bench:
 
     def ticket(self, path: str, *, named: bool = True) -> Ticket:
         """Return a ticket whose create was sent; its name is known once that was answered."""
-        ticket = self.registry.begin(path, [])
+        ticket = self.registry.new_ticket(path, [])
         ticket.sent = True
         if named:
             ticket.queued_as(f"{ticket.prefix}lock-0000000000", 1)
@@ -292,7 +292,7 @@ def test_a_delete_without_a_reply_is_logged() -> None:
 def test_a_wait_that_ends_without_its_event_leaves_a_watch(spent: bool, left: dict[str, bool]) -> None:
     """The watch is to be removed, unless it has fired."""
     registry = Bench().registry
-    ticket = registry.begin("/path", [])
+    ticket = registry.new_ticket("/path", [])
     registry.start_waiting(ticket, "/path")
     if spent:
         registry.note_change("/path")
@@ -383,7 +383,7 @@ def test_a_joint_hold_of_which_a_part_is_lost_already() -> None:
     holder: Any = Holder()
     session: Any = SimpleNamespace(lock=threading.RLock(), link=SimpleNamespace(user_event=threading.Event))
     losses = [(session, Loss(threading.Event)) for _ in range(2)]
-    losses[1][1].tell()
+    losses[1][1].set()
     assert JointLoss.of(holder, losses).event.is_set()
 
 

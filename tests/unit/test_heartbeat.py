@@ -65,7 +65,7 @@ def test_on_a_new_connection(error: Exception | None, times: int, deleted: list[
     lease.opened(0.0, TIMEOUT)
     registry = Registry("00000000-0000-0000-0000")
     registry.opened(lease)
-    registry.begin("/path", [])
+    registry.new_ticket("/path", [])
     registry.recently_left = {"/left": None}
     session = SimpleNamespace(link=server, registry=registry, timeout=TIMEOUT, clock=float, post=None, wake_keeper=int)
     session.warn_later = lambda *_: None

@@ -152,7 +152,7 @@ def test_the_node_of_a_member_goes_with_the_program() -> None:
     registry, lease = Registry("00000000-0000-0000-0000"), Lease(1)
     lease.opened(0.0, 6.0)
     registry.opened(lease)
-    ticket = registry.begin("/group", [])
+    ticket = registry.new_ticket("/group", [])
     member = Member("/group", "a", b"", lambda: 0.0, 0.0)
     joining: Any = stay(member, lambda: None)
     next(joining)

@@ -199,7 +199,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return self
 
     def __exit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        self._end()
+        self._stop_and_close()
 
     def __del__(self) -> None:
         # A program that has stopped its client need not close it, too. Without this, the garbage collector would warn
@@ -207,8 +207,8 @@ class Client(KazooClient):  # type: ignore[misc]
         with suppress(Exception):
             self.close()
 
-    def _end(self) -> None:
-        if not self._is_left_to_thread(self._end):
+    def _stop_and_close(self) -> None:
+        if not self._is_left_to_thread(self._stop_and_close):
             self.stop()
             self.close()
 

@@ -46,7 +46,7 @@ def break_hold(found: Namespace) -> int:
         for number in (signal.SIGHUP, signal.SIGTERM):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _give_up)
-        broken = _end(client, primitive, holder, found.grace)
+        broken = _end_hold(client, primitive, holder, found.grace)
     # Other readers, or holders of permits, may hold rightly with a lower one.
     beside = holder.mode in ("read", "permit")
     late = f"with the token {holder.token}" if beside else f"whose token is below {holder.token + 1}"
@@ -103,7 +103,7 @@ def _give_up(number: int, _: object) -> NoReturn:
     raise KeyboardInterrupt(number)
 
 
-def _end(client: KazooClient, primitive: PathReport, contender: Contender, grace: float) -> bool:
+def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, grace: float) -> bool:
     """End a hold; return False if it has ended before."""
     if not contender.session:
         # A detached hold: only a call of its owner, or of an operator, ends it, and no process is notified.

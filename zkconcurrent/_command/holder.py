@@ -24,7 +24,7 @@ import zkconcurrent
 from .._client.connect import failures, prepare
 from .._client.url import parse
 from .._threads.base.node_data import inherited
-from .._threads.once_per import Job, begin, succeed
+from .._threads.once_per import Job, decide_run, succeed
 from .outcome import CommandError, Exit, lacks_threads
 from .processes import boot_clock
 
@@ -134,7 +134,7 @@ class Holder:
                     # The machine was asleep, and the lock came before `run` had checked the clock.
                     raise CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._post("granted")
-                if self._job is not None and not begin(self._job, self._parts[0]):
+                if self._job is not None and not decide_run(self._job, self._parts[0]):
                     self._post("skipped")
                 else:
                     self._post("acquired", *self._describe(held if isinstance(held, tuple) else (held,)))

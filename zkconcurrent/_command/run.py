@@ -239,7 +239,7 @@ class _Run:
             elif now >= self._deadline + RELEASE_PATIENCE / 2:
                 # The thread has not seen that, as it can't reach ZooKeeper, or the machine was asleep.
                 self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
-                self._leave(RELEASE_PATIENCE / 2)
+                self._give_up(RELEASE_PATIENCE / 2)
         elif self._deadline == math.inf and not self._connected and now >= self._log_at:
             self._log_at = math.inf
             _say_aside(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
@@ -279,7 +279,7 @@ class _Run:
             getattr(self, f"_heard_{kind}")(*values)
         if self.phase == "waiting":
             self._error = CommandError(Exit.NO_PROCESS, "the guard was killed")
-            self._leave()
+            self._give_up()
         elif self.phase == "running":
             ended = kill_all(self._group)
             if self._status is None:
@@ -301,9 +301,9 @@ class _Run:
             self._stop(lent=False)
         elif number not in _HARMLESS and self.phase == "waiting":
             self._gave_up = number
-            self._leave()
+            self._give_up()
 
-    def _leave(self, patience: float = RELEASE_PATIENCE) -> None:
+    def _give_up(self, patience: float = RELEASE_PATIENCE) -> None:
         """Give up the wait for the lock."""
         self.phase = "leaving"
         self._deadline = boot_clock() + patience

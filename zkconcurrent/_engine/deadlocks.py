@@ -118,7 +118,7 @@ class Deadlocks:
 
     # -- when ----------------------------------------------------------------------------------------------------
 
-    def begin(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
+    def add(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
         """Have the wait of a node searched, whose data name holds, if it lasts."""
         call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
         with self._client.lock:
@@ -127,7 +127,7 @@ class Deadlocks:
         if check.due < self._turn_at:
             self._client.wake_keeper()
 
-    def look(self, pause: float) -> float:
+    def search_due(self, pause: float) -> float:
         """Have the searches made that are due; return in how many seconds to look again, at most after a pause.
 
         For the keeper, with the session's lock held.

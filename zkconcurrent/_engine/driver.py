@@ -226,7 +226,7 @@ class Call:
             self.path_state.drop_tickets(self.tickets)
         if self.story is not None:
             self.story.fail()
-            self.story.tell()
+            self.story.emit()
         # R2: a signal handler that strikes before this must not wait for the call; see `check_not_interrupted`.
         self.settled = True
 

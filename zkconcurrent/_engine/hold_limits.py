@@ -65,7 +65,7 @@ class HoldLimits:
         self._begun = 0
         self.due = math.inf
 
-    def begin(self, limit: Limit, tickets: Sequence[Ticket]) -> None:
+    def add(self, limit: Limit, tickets: Sequence[Ticket]) -> None:
         """Limit a hold that begins now, with these tickets."""
         client = self._client
         with client.lock:
@@ -84,7 +84,7 @@ class HoldLimits:
             self.due = limit.due
             self._client.wake_keeper()
 
-    def look(self, now: float) -> None:
+    def end_due(self, now: float) -> None:
         """Report, or end, the holds that have lasted for too long. For the keeper, with the session's lock held."""
         if now < self.due:
             return

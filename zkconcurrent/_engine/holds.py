@@ -418,7 +418,7 @@ class PathState:
         """Report the loss of the ticket's hold, once, and never on kazoo's threads."""
         hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
-            self._tell(hold)
+            self._note_loss(hold)
 
     def tell_asked(self, ticket: Ticket) -> bool:
         """Report that a client asks the holder to let go, on threads of their own; with the session's lock held.
@@ -444,19 +444,19 @@ class PathState:
         refusal = hold.ticket.refusal
         if isinstance(refusal, NoNode):
             try:
-                self._tell(hold)
+                self._note_loss(hold)
             except BaseException:
                 # R3: after an interrupt this tells again, as no other thread would report this loss.
-                self._tell(hold)
+                self._note_loss(hold)
                 raise
             raise lost_error(hold, 0)
         if refusal is not None:
             raise refusal
 
-    def _tell(self, hold: Hold) -> None:
+    def _note_loss(self, hold: Hold) -> None:
         with self.session.lock:
             # R3: an interrupt may have struck an earlier call of this in its middle.
-            hold.loss.tell()
+            hold.loss.set()
             if not hold.loss.reported:
                 if self.handoff is not None:
                     self.handoff.wake_next()
@@ -465,7 +465,7 @@ class PathState:
             # between the two.
             listeners = hold.loss.listeners
         for listener in listeners:
-            listener.tell()
+            listener.note_loss()
 
     def _report(self, loss: Loss, observers: list[LossObserver]) -> None:
         """Report a loss to the observers, once, on the keeper's thread."""

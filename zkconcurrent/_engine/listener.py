@@ -48,7 +48,7 @@ class Listener:
         # When this first found that the client has never been connected; infinity after it has logged that.
         self._tries_since: float | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Begin to listen. A second call changes nothing."""
         client, transport = self._client, self._client.link.transport
         # kazoo keeps its listeners in a set, so a second call adds none.

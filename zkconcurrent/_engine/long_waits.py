@@ -83,7 +83,7 @@ class LongWaits:
             outcome = "acquired" if acquired else "given up"
             self._reports.append(partial(log.warning, text, outcome, waited, path, extra=fields))
 
-    def look(self) -> None:
+    def report_due(self) -> None:
         """Have the reports made that are due. For the keeper, with the session's lock held."""
         now = self._client.now()
         if now >= self._look_at:

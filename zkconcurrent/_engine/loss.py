@@ -34,7 +34,7 @@ class LossListener(Protocol):
     def set(self) -> None:
         """Have those woken who wait for the loss; called with the session's lock held."""
 
-    def tell(self) -> None:
+    def note_loss(self) -> None:
         """Note the loss; called without the lock, after `set`."""
 
 
@@ -72,7 +72,7 @@ class Loss:
         self.listeners = (*(each for each in self.listeners if not each.over), listener)
         return self.told
 
-    def tell(self) -> None:
+    def set(self) -> None:
         """Set the loss, and its events."""
         self.told = True
         if self._event is not None:
@@ -90,7 +90,7 @@ class JointLoss:
         holder: the object that has the joint hold, weakly: otherwise that object would never be garbage.
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
-        told: the joint hold is lost, and `tell` has decided whether to report the loss.
+        told: the joint hold is lost, and `note_loss` has decided whether to report the loss.
         reported: the keeper has reported the loss to the holder.
     """
 
@@ -120,7 +120,7 @@ class JointLoss:
             with session.lock:
                 told = loss.add(joint)
             if told:
-                joint.tell()
+                joint.note_loss()
         return joint
 
     def is_of(self, parts: Sequence[Loss]) -> bool:
@@ -141,7 +141,7 @@ class JointLoss:
         """Set the event."""
         self.event.set()
 
-    def tell(self) -> None:
+    def note_loss(self) -> None:
         """Set the loss; if all parts were held until then, have `on_lost` called."""
         self.event.set()
         if self.told:
@@ -149,7 +149,7 @@ class JointLoss:
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             holder._session.keeper.start_soon(partial(self._report, holder))
-        # R2: after an interrupt before this, the loss is told again.
+        # R2: after an interrupt before this, the loss is noted again.
         self.told = True
 
     def _report(self, holder: LossObserver) -> None:

@@ -407,7 +407,7 @@ POLICIES: dict[type, Policy] = {
     op.Children: Policy(send=requests.send_children, repeats=True, answers={op.NoNode: op.NOWHERE}, reads=True),
     op.Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
     op.GetWithZxid: Policy(
-        send=requests.plainly(lambda link, step, reply: link.look(step.path, reply)),
+        send=requests.plainly(lambda link, step, reply: link.get_with_zxid(step.path, reply)),
         repeats=True,
         result=requests.node_with_zxid,
         reads=True,

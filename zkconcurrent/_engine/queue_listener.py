@@ -51,9 +51,9 @@ class QueueListener:
         self._listener = listener
         self._maxsize = maxsize
         self._failed = False
-        self._begin()
+        self._start_thread()
 
-    def _begin(self) -> None:
+    def _start_thread(self) -> None:
         self._calls = _Calls()
         self._worker = Worker(self._calls)
         self._counting = threading.Lock()
@@ -65,7 +65,7 @@ class QueueListener:
     def _begin_in_child(self) -> None:
         """In a forked child, leave what is the parent's: its thread does not run here."""
         if self._forks != this_process.forks:
-            self._begin()
+            self._start_thread()
 
     def __call__(self, event: LockEvent) -> None:
         """Pass an event on; never waits."""

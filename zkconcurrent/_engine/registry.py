@@ -87,7 +87,7 @@ class Registry:
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
-    def begin(self, path: str, begun: list[Ticket], *, marked: bool = False, detached: bool = False) -> Ticket:
+    def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool = False, detached: bool = False) -> Ticket:
         """Return a new ticket of the present session, and add it to the tickets of its call."""
         if self.session is None:
             raise SessionExpired

@@ -120,7 +120,7 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[LeftTickets] = deque()
         self.spares = Spares(self)
-        self.listener = Listener(self, self._begin, self._ended)
+        self.listener = Listener(self, self._opened, self._ended)
         self.deletes = Deletes(self)
         self.watches = Watches(self, self.listener.on_event)
         self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)
@@ -141,7 +141,7 @@ class Session(ClientState):
 
     def start(self) -> Session:
         """Begin to watch over the client. A second call changes nothing."""
-        self.listener.begin()
+        self.listener.start()
         end_with_process(id(self.link.client), self)
         self.keeper.begin()
         return self
@@ -204,7 +204,7 @@ class Session(ClientState):
 
     # -- the begin and the end of a session ----------------------------------------------------------------------------
 
-    def _begin(self, lease: Lease) -> None:
+    def _opened(self, lease: Lease) -> None:
         if self.link.session() not in (None, lease.session):
             # The session was adopted just as it ended, and the client has another one already.
             return
@@ -224,7 +224,7 @@ class Session(ClientState):
     # -- called by the driver ----------------------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool, detached: bool) -> Ticket:
-        """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
+        """Return a new ticket of the present session, and add it to `begun`; see `Registry.new_ticket`.
 
         Raises:
             ClientError: the interpreter exits.
@@ -234,7 +234,7 @@ class Session(ClientState):
             # The exit deletes the nodes of the tickets that it finds.
             if self.refusal is not None:
                 raise ClientError(path, self.refusal)
-            return self.registry.begin(path, begun, marked=marked, detached=detached)
+            return self.registry.new_ticket(path, begun, marked=marked, detached=detached)
 
     def start_waiting(self, ticket: Ticket, on_change: Callable[[], None], *nodes: str) -> None:
         """Have `on_change` called at a change of the nodes; see `Registry.start_waiting`."""
@@ -383,7 +383,7 @@ class Session(ClientState):
         self.listener.hint()
         self.run_posted()
         self.sweep()
-        self.hold_limits.look(self.clock())
+        self.hold_limits.end_due(self.clock())
         self.check_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
@@ -403,9 +403,9 @@ class Session(ClientState):
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now, self.hold_limits.due - now))
-        self.long_waits.look()
-        pause = self.deadlocks.look(pause)
-        self.teller.look(suspect=self._suspect, changed=self._suspect is not suspect)
+        self.long_waits.report_due()
+        pause = self.deadlocks.search_due(pause)
+        self.teller.report_due(suspect=self._suspect, changed=self._suspect is not suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now

@@ -149,8 +149,8 @@ class Part:
         calls: list[Callable[[], object]] = [*(partial(each.listener, event) for each in listeners), bool]
         self.calls: Iterable[Callable[[], object]] = iter(calls)
 
-    def tell(self) -> None:
-        """Tell those who are left. Only an error that is not an `Exception` leaves this."""
+    def emit(self) -> None:
+        """Call those who are left. Only an error that is not an `Exception` leaves this."""
         while True:
             try:
                 # R4: to take one and to call it is one step.
@@ -215,7 +215,7 @@ class Story:
         """Record, and tell, that the acquire waits behind others. A second call changes nothing."""
         self._record("waiting", "Waiting")
         # R3: after an interrupt, this tells the rest.
-        self.tell()
+        self.emit()
 
     def grant(self, tickets: Sequence[Ticket], token: int = 0) -> None:
         """Record that the acquire has succeeded, with these tickets, which now end the story; or with none."""
@@ -242,7 +242,7 @@ class Story:
         else:
             self._record("outcome", "Cancelled", waited=self._waited)
 
-    def end(self, cause: LossCause | None = None, *, lost: bool = False) -> None:
+    def record_end(self, cause: LossCause | None = None, *, lost: bool = False) -> None:
         """Record the end of the hold, if there was one: a release or a loss."""
         if (outcome := self._acquired) is None:
             return
@@ -290,7 +290,7 @@ class Story:
     def _released(self) -> bool:
         return all(ticket.state is State.DISCARDED for ticket in self.tickets if ticket.story is self)
 
-    def look(self, *, patient: bool = False) -> None:
+    def find_end(self, *, patient: bool = False) -> None:
         """Record the end of the hold, if its tickets show that it has come.
 
         Args:
@@ -303,9 +303,9 @@ class Story:
                 return
             lost = next((ticket for ticket in self.tickets if ticket.story is self and was_lost(ticket)), None)
             if lost is not None:
-                self.end(cause_of(lost), lost=True)
+                self.record_end(cause_of(lost), lost=True)
             elif self._released:
-                self.end()
+                self.record_end()
 
     @property
     def waits(self) -> bool:
@@ -341,7 +341,7 @@ class Story:
         if self._teller.untold and stage in ("waiting", "outcome"):
             # The end of the owner's hold before this one may have gone unnoticed.
             for other in self._teller.untold_of(self):
-                other.look()
+                other.find_end()
         at = self._client.now()
         make: Callable[..., events.LockEvent] = getattr(events, kind)
         event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
@@ -351,9 +351,9 @@ class Story:
 
     # -- to tell -------------------------------------------------------------------------------------------------
 
-    def tell(self) -> None:
-        """Tell what was recorded; if this thread must not call a listener, have another one tell it."""
-        self._teller.tell(self)
+    def emit(self) -> None:
+        """Emit what was recorded; if this thread must not call a listener, have another one do it."""
+        self._teller.emit(self)
 
     def acquire_by(
         self, tickets: list[Ticket], wait: bool, steps: Steps[bool], granted: Callable[[Story], object] | None
@@ -380,10 +380,10 @@ class Story:
             # The loop, or whoever runs several calls as one, abandons the call, and so has it told if an interrupt
             # strikes.
             self.fail(error)
-            self.tell()
+            self.emit()
             raise
         # Here an interrupt gives the hold back: the steps have not ended.
-        self.tell()
+        self.emit()
         return acquired
 
     def end_by(self, call: object, rest: Steps[None]) -> Steps[None]:
@@ -392,31 +392,31 @@ class Story:
         try:
             yield from rest
         finally:
-            self.tell()
+            self.emit()
 
     def flush(self, *, patient: bool = False) -> None:
         """Tell what was recorded, whatever strikes meanwhile; `patient`: but no end that is in doubt."""
         try:
-            self.tell_recorded(patient=patient)
+            self.emit_recorded(patient=patient)
         except BaseException:
-            insist(partial(self.tell_recorded, patient=patient))
+            insist(partial(self.emit_recorded, patient=patient))
             raise
 
-    def tell_recorded(self, *, patient: bool) -> None:
+    def emit_recorded(self, *, patient: bool) -> None:
         """Tell what was recorded. An interrupt may keep it from telling all."""
         if self._client.forked:
             return
         _telling.add(get_ident())
         try:
-            self.look(patient=patient)
+            self.find_end(patient=patient)
             for part in list(self._parts.values()):
                 if part.calls:
-                    part.tell()
+                    part.emit()
         finally:
             _telling.discard(get_ident())
 
 
-_TELLS = Story.tell_recorded.__code__
+_TELLS = Story.emit_recorded.__code__
 
 
 class Teller:
@@ -437,7 +437,7 @@ class Teller:
         self.wary: LiveSet[Any] = LiveSet()
         self._helper = Helper(keeper, "events", self._work)
 
-    def begin(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
+    def new_story(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
         """Return the story of an acquire; None without listeners for it."""
         listeners = [each for each in list(registered) if each.hears(self.client, path)]
         # A listener's own calls have no events: these could go on forever.
@@ -448,8 +448,8 @@ class Teller:
         if ticket.story is not None:
             self.untold.append(ticket.story)
 
-    def tell(self, story: Story) -> None:
-        """Tell a story on this thread, behind what is untold of its owner there; see `Story.tell`."""
+    def emit(self, story: Story) -> None:
+        """Emit a story's events on this thread, behind what is untold of its owner there; see `Story.emit`."""
         client = self.client
         # The end of a coroutine that is thrown away may run anywhere, also on the keeper.
         thrown_away = isinstance(sys.exc_info()[1], GeneratorExit)
@@ -473,8 +473,8 @@ class Teller:
         """Return the stories of the same owner and path that may have untold parts."""
         return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
 
-    def look(self, *, suspect: bool, changed: bool) -> None:
-        """Have told what is due. For the keeper, with the session's lock held.
+    def report_due(self, *, suspect: bool, changed: bool) -> None:
+        """Have reported what is due. For the keeper, with the session's lock held.
 
         Args:
             suspect: whether the client's holds are suspect.

@@ -95,7 +95,7 @@ class Watches:
                 later[path] = tree or later[path]
                 return
         if registry.is_awaited(path):
-            self._leave(path, tree)
+            self._postpone(path, tree)
             return
         for kind in link.watches(path, self._watcher):
             link.remove_watch(path, kind, self._expected(path, False), self._watcher)
@@ -108,12 +108,12 @@ class Watches:
             # The reply about the kinds is one of them, and wakes the keeper.
             self._due[path] = True
         else:
-            self._leave(path, True)
+            self._postpone(path, True)
 
     def _expected(self, path: str, tree: bool) -> HandledReply:
         def on_reply(reply: HandledReply) -> None:
             if isinstance(reply.error, RemovalWithdrawn):
-                self._leave(path, tree)
+                self._postpone(path, tree)
             self._unanswered.discard(reply)
             if self._due and not self._unanswered:
                 self._client.wake_keeper()
@@ -122,7 +122,7 @@ class Watches:
         self._unanswered.add(reply)
         return reply
 
-    def _leave(self, path: str, tree: bool) -> None:
+    def _postpone(self, path: str, tree: bool) -> None:
         """Leave a watch for now, and look at its path again later."""
         if not self._later:
             self._later_at = self._client.now() + AGAIN

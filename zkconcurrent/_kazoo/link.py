@@ -365,7 +365,7 @@ class Link:
         """Read a node's stat; None if there is no node. With a watcher, also leave a watch there in either case."""
         self.transport.send(Exists(self.full(path), watcher), reply)
 
-    def look(self, path: str, reply: Reply) -> None:
+    def get_with_zxid(self, path: str, reply: Reply) -> None:
         """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid of that state."""
 
         def on_reply(found: HandledReply) -> None:

@@ -101,13 +101,13 @@ def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
         life.held = weakref.WeakSet()
         task = life.task()
         assert task is not None
-        end = partial(_end, life.held, owner, task.get_name())
+        end = partial(_release_holds, life.held, owner, task.get_name())
         task.add_done_callback(end)
         life.gone = weakref.ref(task, end)
     life.held.add(held)
 
 
-def _end(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: object) -> None:
+def _release_holds(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: object) -> None:
     """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]

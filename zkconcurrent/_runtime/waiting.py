@@ -110,7 +110,7 @@ def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) 
     if event is None:
         event = call.session.link.sleep_event()
     # The `partial` is made now: when it is needed, no memory may be left.
-    end = partial(_end, call, steps)
+    end = partial(_abandon, call, steps)
     try:
         call.begin(event.set)
         try:
@@ -224,7 +224,7 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
         check_depth(FRAMES)
     loop = asyncio.get_running_loop()
     wakeup = _Wakeup(loop)
-    end = partial(_end, call, steps)  # as in `wait`
+    end = partial(_abandon, call, steps)  # as in `wait`
     try:
         call.begin(wakeup.wake, loop.is_closed)
         try:
@@ -306,7 +306,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
             raise
 
 
-def _end(call: Resumable, steps: Steps[object]) -> None:
+def _abandon(call: Resumable, steps: Steps[object]) -> None:
     """Close the steps of a call that have not reached their end, and abandon the call."""
     try:
         # End the steps now, not when the last traceback is garbage collected.

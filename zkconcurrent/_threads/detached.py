@@ -145,7 +145,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         if wait:
             core.note_wait(call, me, deadline)
         unique = as_detached(new_uuid())
-        check_wait = core.look(call, me, deadline, queued)
+        check_wait = core.wait_check(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, check_wait=check_wait)
         held = yield from call.run(recipe, deadline)
         self._session.long_waits.ended(call, acquired=held is not None)
@@ -169,7 +169,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
     def _end_stories(self, stories: Sequence[Story], *, lost: bool) -> None:
         """Report to listeners that a hold was released, or lost."""
         for story in stories:
-            story.end(LossCause.FORCED if lost else None, lost=lost)
+            story.record_end(LossCause.FORCED if lost else None, lost=lost)
         with self._session.lock:
             left = [story for story in self._stories() if story not in stories]
             if left:
@@ -177,7 +177,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
             else:
                 self._path_state.stories.pop(self._owner, None)
         for story in stories:
-            story.tell()
+            story.emit()
 
     def release(self) -> None:
         """Release the owner's hold, whichever object has acquired it for the owner; wait until its node is gone.

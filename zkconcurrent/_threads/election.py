@@ -278,14 +278,14 @@ class Election(PickledByPath):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has candidates of the other layout, or other nodes.
         """
-        return self._leader_lock.look()
+        return self._leader_lock.leader()
 
     def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server; errors as `leader`.
 
         Cost: 2 + n reads for n candidates, in 2 round trips.
         """
-        return self._leader_lock.line()
+        return self._leader_lock.candidates()
 
     def observe(self) -> Iterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.

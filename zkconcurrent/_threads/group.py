@@ -198,7 +198,7 @@ class BaseMembership:
             cause = LossCause.CLIENT_GAVE_UP if gave_up else LossCause.CLIENT_STOPPED
         self._cause = cause
         with session.lock:
-            self._loss.tell()
+            self._loss.set()
         if not stopped:
             why = "its node is gone" if cause is None else words(LossRecord(cause))
             fields = {"zk_path": self.path, "zk_cause": cause and cause.value}

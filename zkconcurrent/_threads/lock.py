@@ -119,7 +119,7 @@ class Lock(RevocableLock):
             if wait:
                 self._await(call, core.released(call, hold))
             else:
-                core.leave(hold)
+                core.end_with_reply(hold)
 
     # The names that `_thread.lock` had in Python 1, and still has.
     acquire_lock = acquire

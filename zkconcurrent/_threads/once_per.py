@@ -155,7 +155,7 @@ class Job:
         return call, steps()
 
 
-def begin(job: Job, lock: LockBase) -> Turn:
+def decide_run(job: Job, lock: LockBase) -> Turn:
     """Decide whether a job is to run, with its lock held; see `Job.take_turn`."""
     return wait(*job.take_turn(core_of(lock)))
 
@@ -170,7 +170,7 @@ def succeed(job: Job, lock: LockBase) -> None:
 def taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
     """Hold the lock of a job, take a turn of it, and note its success."""
     with lock:
-        turn = begin(job, lock)
+        turn = decide_run(job, lock)
         yield turn
         if turn:
             succeed(job, lock)

@@ -116,7 +116,7 @@ class Queue(QueueBase[T]):
             return self._do(item_call, steps)
         except BaseException:
             # If an interrupt struck before the steps began, nothing else ends the call.
-            state.leave(item_call)
+            state.clean_up(item_call)
             raise
 
     def join(self) -> None:

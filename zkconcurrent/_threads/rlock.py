@@ -125,7 +125,7 @@ class RLock(RevocableLock):
             if wait:
                 self._await(call, core.released(call, hold))
             else:
-                core.leave(hold)
+                core.end_with_reply(hold)
 
     # threading.Condition calls these.
 

@@ -112,7 +112,7 @@ class PermitCore(LockCore):
             lease.label = self.label
         self.path_state.take_more(leases, PERMIT.role, owner, size)
         if self.limit is not None:
-            self.session.hold_limits.begin(self.limit, leases)
+            self.session.hold_limits.add(self.limit, leases)
         self.log_acquired(*leases)
         return True
 
@@ -340,16 +340,16 @@ class Semaphore(LockBase):
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
-        return self._look(lambda snapshot: snapshot.free <= 0)
+        return self._read(lambda snapshot: snapshot.free <= 0)
 
     def available(self) -> int:
         """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
 
         The result is negative while more permits are held than `resize` has left.
         """
-        return self._look(lambda snapshot: snapshot.free)
+        return self._read(lambda snapshot: snapshot.free)
 
-    def _look(self, then: Callable[[SemaphoreSnapshot], T]) -> T:
+    def _read(self, then: Callable[[SemaphoreSnapshot], T]) -> T:
         state = self._path_state
         notes, grants = state.notes, state.grants
 

@@ -72,7 +72,7 @@ class DecoratedCalls:
         """The signature of the function. While a pickle is read, the function may not have its defaults yet."""
         return inspect.signature(self.function)
 
-    def begin(self, args: Args, kwargs: KwArgs) -> Any:
+    def call(self, args: Args, kwargs: KwArgs) -> Any:
         """Make the path, and call the function with its lock held; or return a generator or coroutine that will."""
         return self._hold(self.lock(args, kwargs), self.function, args, kwargs)
 
@@ -424,7 +424,7 @@ def plain_function(calls: DecoratedCalls) -> Function:
     """Return a plain function that makes the calls."""
 
     def call(*args: object, **kwargs: object) -> object:
-        return calls.begin(args, kwargs)
+        return calls.call(args, kwargs)
 
     return call
 
@@ -463,7 +463,7 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
 
 def _generator(calls: DecoratedCalls) -> Function:
     def call(*args: object, **kwargs: object) -> Generator[Any, Any, object]:
-        return (yield from calls.begin(args, kwargs))
+        return (yield from calls.call(args, kwargs))
 
     return call
 

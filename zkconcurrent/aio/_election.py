@@ -176,11 +176,11 @@ class Election(PrimitiveTwin):
 
     async def leader(self) -> Candidate | None:
         """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips."""
-        return await self._core.look()  # type: ignore[no-any-return]
+        return await self._core.leader()  # type: ignore[no-any-return]
 
     async def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first, read from the server. Cost: 2 + n reads for n candidates."""
-        return await self._core.line()  # type: ignore[no-any-return]
+        return await self._core.candidates()  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:
         """Yield the leader, at once and then after each change of the leader or its data; None if there is none."""

@@ -75,15 +75,15 @@ class _LossCallback:
 
     def set(self) -> None:
         """Have the method called. Any thread may call this."""
-        call_soon(self._loop, self._tell)
+        call_soon(self._loop, self._call_once)
 
-    def _tell(self) -> None:
+    def _call_once(self) -> None:
         if not self.over:
             self.over = True
             if (call := self._call()) is not None:
                 call()
 
-    def tell(self) -> None:
+    def note_loss(self) -> None:
         """Do nothing more: `set` has had the method called."""
 
 

@@ -97,7 +97,7 @@ def plain_coroutine(calls: DecoratedCalls) -> Function:
     """Return a coroutine function that makes the calls."""
 
     async def call(*args: object, **kwargs: object) -> object:
-        return await calls.begin(args, kwargs)
+        return await calls.call(args, kwargs)
 
     return call
 
@@ -122,7 +122,7 @@ def _relay(
         async with lock:
             levels = Levels(lock, asyncio.get_running_loop())
             try:
-                step = _begin(generator)
+                step = _first_step(generator)
                 while True:
                     try:
                         value = await _run(step)
@@ -145,7 +145,7 @@ def _relay(
     return call
 
 
-def _begin(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
+def _first_step(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
     """Return the first step of a generator that only its caller closes.
 
     When the event loop ends, it closes all generators. If it closed this one, too, the caller would release the lock

@@ -163,7 +163,7 @@ class ReleaseCompletion(Completion):
         super().__init__()
         self._holds = holds
         for core, hold in holds:
-            core.leave(hold)
+            core.end_with_reply(hold)
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""

@@ -75,7 +75,7 @@ def interleave(
             raise RuntimeError(f"a deadlock: the calls {waiting} wait for each other")
     except BaseException as error:
         # The threads run to their ends, in any order.
-        _end(turns, locks, _PATIENCE if isinstance(error, Exception) else _MOMENT)
+        _join(turns, locks, _PATIENCE if isinstance(error, Exception) else _MOMENT)
         raise
     for turn in turns:
         if turn.error is not None:
@@ -142,7 +142,7 @@ def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
         time.sleep(_POLL_INTERVAL)
 
 
-def _end(turns: Sequence[_Turn], locks: Sequence[Any], patience: float) -> None:
+def _join(turns: Sequence[_Turn], locks: Sequence[Any], patience: float) -> None:
     """Wait until all threads have ended; end their waits, if they have run into a deadlock."""
     until = monotonic() + patience
     while not all(turn.ended for turn in turns) and monotonic() < until:

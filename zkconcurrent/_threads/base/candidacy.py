@@ -198,7 +198,7 @@ class Candidacy:
                 log.error("the candidacy at %s has ended: %s", core.path, error, extra={"zk_path": core.path})
         finally:
             self.over = True
-            self._tell()
+            self._wake_waiters()
 
     def _queue_and_lead(self, core: LeaderCore) -> None:
         call = core.call()
@@ -213,13 +213,13 @@ class Candidacy:
             with core.session.lock:
                 hold.loss.add(self)
             self.hold = hold
-            self._tell()
+            self._wake_waiters()
             self._run(Call(core.session, core.path), self._leading(hold))
         finally:
             self.hold = None
             with core.session.lock:
                 # All threads that work for the term must learn of its end before another candidate can lead.
-                hold.loss.tell()
+                hold.loss.set()
             with suppress(LockLostError):
                 if (ending := core.begin_release(hold)) is not None:
                     self._run(ending, core.released(ending, hold))
@@ -243,10 +243,10 @@ class Candidacy:
         if (event := self._event) is not None:
             event.set()
 
-    def tell(self) -> None:
+    def note_loss(self) -> None:
         """Do nothing more: `set` has woken the thread."""
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         for call in self.waiters:
             call.wake()
 
@@ -378,11 +378,11 @@ class LeaderLock(LockBase):
 
     # -- the candidates, as all clients see them -----------------------------------------------------------------
 
-    def look(self) -> Candidate | None:
+    def leader(self) -> Candidate | None:
         """Return the leader."""
         return self._run(read_leader(self._path, self._rule), self.candidate)
 
-    def line(self) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
         """Return all candidates, the leader first."""
         path = self._path
         return self._run(contenders(path, self._rule), lambda found: [Candidate.of(path, *each) for each in found[1]])
@@ -400,13 +400,13 @@ class LeaderLock(LockBase):
     def stand(self) -> None:
         """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
 
-        def begin(_: object) -> None:
+        def stand(_: object) -> None:
             # A thread of the library holds the seat, even if a task has called this.
             core = LeaderCore(self._path_state, self._rule, self._session.identity, self._data)
             core.label = self._label
             self._path_state.stand(core)
 
-        return self._run(list_queue(self._path, self._rule), begin)
+        return self._run(list_queue(self._path, self._rule), stand)
 
     def leads(self) -> bool:
         """Return whether this client leads; see `Election.is_leader`."""
@@ -479,7 +479,7 @@ class LeaderLock(LockBase):
             if (hold := candidacy.hold) is not None:
                 # Tell the loss now: the candidacy's thread may run much later, for instance if the process was paused.
                 with session.lock:
-                    hold.loss.tell()
+                    hold.loss.set()
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
                 # Do not wait here: the candidacy's thread may need this thread, which is one of kazoo's; or a finalizer
                 # makes this call on the candidacy's own thread, which continues only when the call returns.

@@ -58,7 +58,7 @@ class ConditionWait:
         ticket = yield from call.run(recipe)
         call.settled = True
         if story is not None:
-            story.tell()
+            story.emit()
         if ticket is not None:
             if (yield from call.run(outwait(ticket), deadline)):
                 return True

@@ -98,7 +98,7 @@ class QueueCore:
         if not listeners:
             return steps
         mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
-        call.story = story = self.session.teller.begin(self.path_state.kind, self.path, mode, owner, self.label)
+        call.story = story = self.session.teller.new_story(self.path_state.kind, self.path, mode, owner, self.label)
         return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
@@ -148,16 +148,16 @@ class QueueCore:
             return waiting, None
         return waiting, self._present(Contender.of(self.path, first, node))
 
-    def look(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
+    def wait_check(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
         """Return what checks the nodes ahead of a waiter with these data; None if its owner holds nothing."""
-        return partial(self._look, call, owner, deadline, data) if holds_of(owner) else None
+        return partial(self._check_wait, call, owner, deadline, data) if holds_of(owner) else None
 
-    def _look(
+    def _check_wait(
         self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket, ahead: Sequence[str]
     ) -> None:
         refuse_own_hold(self.path, owner, deadline, ahead)
         if deadline is None and HOLDS in data:
-            self.session.deadlocks.begin(call, ticket, data, owner)
+            self.session.deadlocks.add(call, ticket, data, owner)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -396,7 +396,7 @@ class LockCore(QueueCore):
             ticket.label = self.label
             self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
             if self.limit is not None:
-                self.session.hold_limits.begin(self.limit, [ticket])
+                self.session.hold_limits.add(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
         self.session.long_waits.ended(call, acquired=ticket is not None)
@@ -412,8 +412,8 @@ class LockCore(QueueCore):
         # A deadlock can't end the acquire of a condition's wait, which must hold the lock again.
         ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
-        look = self.look(call, owner, deadline, data)
-        return acquire(self.path, self.rule, data, self.path_check, look, marked=HOLDS in data)
+        check_wait = self.wait_check(call, owner, deadline, data)
+        return acquire(self.path, self.rule, data, self.path_check, check_wait, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
         """Log the tickets of a new hold; warn if their sequence numbers are about to run out."""
@@ -514,7 +514,7 @@ class LockCore(QueueCore):
             # The reply shows whether the hold had been lost.
             return call
         if story is not None:
-            story.tell()
+            story.emit()
         # The next thread of this process has the node, so no reply will show how this hold ended.
         log.debug("released %s", hold.ticket.node)
         return None
@@ -524,7 +524,7 @@ class LockCore(QueueCore):
         story = hold.ticket.story
         self.drop_untold(hold)
         if story is not None:
-            story.tell()
+            story.emit()
 
     def drop_untold(self, hold: Hold) -> None:
         """Drop a hold as `drop` does, without a report to the listeners."""
@@ -545,7 +545,7 @@ class LockCore(QueueCore):
         yield from rest if story is None else story.end_by(call, rest)
         log.debug("released %s", hold.ticket.node)
 
-    def leave(self, hold: Hold) -> None:
+    def end_with_reply(self, hold: Hold) -> None:
         """Leave the end of a released hold to the reply to its delete; a loss that it shows is reported."""
         hold.ticket.on_change = partial(self._note_end, hold)
         # The reply may have come before.
@@ -560,7 +560,7 @@ class LockCore(QueueCore):
         with suppress(ZkConcurrentError):
             self.path_state.check_given_up(hold)
         if ticket.story is not None and session.is_discarded(ticket):
-            ticket.story.tell()
+            ticket.story.emit()
 
     def _gone(self, call: Call, hold: Hold) -> Steps[None]:
         yield from call.gone(hold.ticket)

@@ -105,7 +105,7 @@ class _Follower:
         except Exception as error:
             self.error = error
             log.debug("the copy of %s is not kept current any more: %r", self.mirror.at.path, error)
-            self.end(session)
+            self.stop(session)
 
     def _follow(self, session: Session, wake_thread: Callable[[], None]) -> Steps[None]:
         mirror = self.mirror
@@ -121,9 +121,9 @@ class _Follower:
                 yield from call.run(follow(mirror, session.wake_calls))
             finally:
                 call.abandon()
-        self.end(session)
+        self.stop(session)
 
-    def end(self, session: Session) -> None:
+    def stop(self, session: Session) -> None:
         """Stop. The next read begins the follower again."""
         mirror, self._steps = self.mirror, None
         mirror.listed, mirror.listed_on = False, NEVER
@@ -145,11 +145,11 @@ class _Followers:
         self._worker = Worker(self._begun)
         self._wake: Callable[[], None] = no_wakeup
 
-    def begin(self, session: Session, follower: _Follower) -> None:
+    def start(self, session: Session, follower: _Follower) -> None:
         """Begin a follower, unless it has begun; start the thread, unless it runs."""
         if follower.runs and self._worker.idle:
             # The thread has ended before it could end this follower, for example because no memory was left.
-            follower.end(session)
+            follower.stop(session)
         if not follower.runs:
             follower.error = None
             if follower not in self._begun:
@@ -173,7 +173,7 @@ class _Followers:
         finally:
             try:
                 for follower in going_on:
-                    follower.end(session)
+                    follower.stop(session)
             finally:
                 self.thread, self._wake = None, no_wakeup
 
@@ -308,7 +308,7 @@ class MapBase(Primitive):
                 session.check_usable(self._path)
                 if began and (error := state.follower.error) is not None:
                     raise error.with_traceback(None)
-                state.followers.begin(session, state.follower)
+                state.followers.start(session, state.follower)
                 began = True
                 yield POLL_INTERVAL
                 session.run_posted()

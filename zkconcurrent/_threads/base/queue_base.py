@@ -68,7 +68,7 @@ class QueueState(SettlingState[ItemCall]):
         self.finishing: LiveSet[ItemCall] = LiveSet()
         self._drop_with(self.view)
 
-    def leave(self, item_call: ItemCall) -> None:
+    def clean_up(self, item_call: ItemCall) -> None:
         """Clean up after a call that has ended early: a change that is under way is settled in the background."""
         item_call.leave_name()
         if not item_call.left:
@@ -86,7 +86,7 @@ class QueueState(SettlingState[ItemCall]):
         if not item_call.takes or (isinstance(error, Exception) and not (item_call.applied or item_call.item_taken)):
             return
         # R3: the abandoned call has done this already, unless an interrupt struck as it returned.
-        self.leave(item_call)
+        self.clean_up(item_call)
         session = self.session
         limit = session.now() + session.reply_patience
         while item_call.takes and session.now() < limit and not session.link.stopped:
@@ -337,7 +337,7 @@ class QueueBase(Primitive, Generic[T]):
     def _do(self, item_call: ItemCall, make: Callable[[Call], Steps[R]]) -> R:
         """Run the steps of a call; if they do not come to their end, settle the call."""
         call = Call(
-            self._session, self._path, SettleOnAbandon(self._path_state, partial(self._path_state.leave, item_call))
+            self._session, self._path, SettleOnAbandon(self._path_state, partial(self._path_state.clean_up, item_call))
         )
 
         def steps() -> Steps[R]:
@@ -459,7 +459,7 @@ class BaseClaim(Generic[T]):
                     # kazoo's thread, where a generator was collected. The library gives the item back later, unless the
                     # client is stopped.
                     if not self._session.link.stopped:
-                        self._state.leave(item_call)
+                        self._state.clean_up(item_call)
                 return
             try:
                 yield from call.run(claim.acknowledge(item_call))
@@ -484,7 +484,7 @@ class BaseClaim(Generic[T]):
                 item_call = self._queue._item_call("give back")
                 item_call.taken = taken
                 self._giving_back = item_call
-            self._state.leave(self._giving_back)
+            self._state.clean_up(self._giving_back)
             self._taken = None  # R2
 
     def __reduce__(self) -> NoReturn:

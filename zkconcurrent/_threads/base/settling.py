@@ -53,7 +53,7 @@ class SettlingState(PathState, Generic[W]):
 
     def leave_receipts(self) -> None:
         """Leave the nodes of the receipts that no call uses to later objects."""
-        _leave(self._pool.idle, self._pool.spares)
+        _leave_to_others(self._pool.idle, self._pool.spares)
 
     @abstractmethod
     def _settling_of(self, pending_write: W) -> Recipe[bool]:
@@ -142,9 +142,9 @@ def exits_out_of_reach(path: str) -> ClientError:
 class SettleOnAbandon:
     """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
 
-    def __init__(self, state: SettlingState[W], leave: Callable[[], object]) -> None:
+    def __init__(self, state: SettlingState[W], clean_up: Callable[[], object]) -> None:
         self._state: object = state
-        self._leave = leave
+        self._clean_up = clean_up
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SettleOnAbandon) and other._state is self._state
@@ -153,7 +153,7 @@ class SettleOnAbandon:
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Leave the change to be settled."""
-        self._leave()
+        self._clean_up()
 
 
 def _drop_receipts(
@@ -161,10 +161,10 @@ def _drop_receipts(
 ) -> None:
     """Finalize the state. Each step is atomic, as a finalizer may run at any line."""
     dropped.append(LeftTickets([], [receipt.member for receipt in receipts if receipt.member is not None]))
-    _leave(idle, spares)
+    _leave_to_others(idle, spares)
 
 
-def _leave(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
+def _leave_to_others(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
             # R4: the receipt leaves the pool before its node is left to others: other garbage, finalized later, may

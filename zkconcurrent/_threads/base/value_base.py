@@ -93,15 +93,14 @@ class ValueState(SettlingState[ValueBatch]):
                 yield from call.run(apply(batch))
             except OutcomeLost:
                 raise self._unknown() from None
-            self._end(combiner, batch)
-        # Otherwise the traceback, its frames and the change would keep each other alive.
-        error, change.error = change.error, None
-        if error is None:
+            self._end_batch(combiner, batch)
+        if change.error is None:
             return change.result
         try:
-            raise error
+            raise change.error
         finally:
-            del error
+            # Otherwise the traceback, its frames and the change would keep each other alive.
+            change.error = None
 
     def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
         """Begin the next batch, if this change is its first; otherwise return None.
@@ -112,7 +111,7 @@ class ValueState(SettlingState[ValueBatch]):
             if (led := combiner.batch) is not None:
                 if led.leader.gone:
                     # A second interrupt kept the leader's call from leaving the change.
-                    self.leave(combiner, led.leader)
+                    self.clean_up(combiner, led.leader)
                 return None
             waiting = [each for each in list(combiner.pending) if not each.gone]
             if change.done or change is not waiting[0]:
@@ -153,7 +152,7 @@ class ValueState(SettlingState[ValueBatch]):
             return True
         return False
 
-    def _end(self, combiner: Combiner, batch: ValueBatch) -> None:
+    def _end_batch(self, combiner: Combiner, batch: ValueBatch) -> None:
         """End a batch that was applied, or never will be, and wake the leader of the next. May run twice (R3)."""
         with self.session.lock:
             if batch.applied:
@@ -173,7 +172,7 @@ class ValueState(SettlingState[ValueBatch]):
             # Otherwise the two keep each other alive, and the caller's object with them.
             batch.leader.batch = None
 
-    def leave(self, combiner: Combiner, change: Change) -> None:
+    def clean_up(self, combiner: Combiner, change: Change) -> None:
         """End a change whose call has ended early. If the change is under way, settle it in the background."""
         change.gone = True
         batch = change.batch
@@ -182,7 +181,7 @@ class ValueState(SettlingState[ValueBatch]):
             self._settle_later(batch)
         elif batch is not None:
             # R3: the batch has not ended, or an interrupt struck its end.
-            self._end(combiner, batch)
+            self._end_batch(combiner, batch)
         elif not change.done:
             with self.session.lock:
                 if combiner.batch is None and combiner.pending:
@@ -199,7 +198,7 @@ class ValueState(SettlingState[ValueBatch]):
         return settle(pending_write)
 
     def _finish(self, pending_write: ValueBatch) -> None:
-        self._end(pending_write.combiner, pending_write)
+        self._end_batch(pending_write.combiner, pending_write)
 
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(
@@ -271,13 +270,13 @@ class BaseValue(Primitive):
             )
         # The user's function or `==` may raise StopIteration.
         change = Change(partial(call_user, decide), alone=alone)
-        call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.leave, combiner, change)))
+        call = Call(self._session, self._path, SettleOnAbandon(state, partial(state.clean_up, combiner, change)))
         try:
             steps: Steps[R] = state.changing(call, combiner, change, node_data(me))
             return self._await(call, steps)
         except BaseException:
             # R3: the abandoned call has done this, unless a second interrupt struck.
-            state.leave(combiner, change)
+            state.clean_up(combiner, change)
             raise
 
     def _check_size(self, data: bytes) -> bytes:
