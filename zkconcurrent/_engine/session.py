@@ -310,7 +310,7 @@ class Session(ClientState):
             self.teller.note(ticket)
             self.registry.mark_deleted(ticket)
 
-    def check_lease(self) -> None:
+    def end_holds_past_lease(self) -> None:
         """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
         # The common case takes no lock: the lease runs, and all holds are of its session.
         if not self.registry.lost and self.time() < self.registry.lease.end:
@@ -384,7 +384,7 @@ class Session(ClientState):
         self.run_posted()
         self.sweep()
         self.hold_limits.end_due(self.clock())
-        self.check_lease()
+        self.end_holds_past_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
         pause = IDLE_BEAT

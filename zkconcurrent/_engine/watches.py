@@ -81,12 +81,12 @@ class Watches:
             if len(self._unanswered) >= TOGETHER:
                 # The last reply wakes the keeper, which sends the next ones.
                 return
-            self._remove(path, tree=self._due.pop(path))
+            self._send_removals(path, tree=self._due.pop(path))
         # None of these paths had a watch any more, so no reply will wake the keeper for the others.
         if self._due and not self._unanswered:
             self._client.wake_keeper()
 
-    def _remove(self, path: str, *, tree: bool) -> None:
+    def _send_removals(self, path: str, *, tree: bool) -> None:
         link, registry = self._client.link, self._client.registry
         tree = tree and path not in registry.trees
         for later in (registry.left, self._idle):

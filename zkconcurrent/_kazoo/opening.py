@@ -214,7 +214,7 @@ class Opening:
             got += receive(sock, length - len(got)) or b""
         return got
 
-    def note_sasl_reply(self) -> None:
+    def limit_sasl_replies(self) -> None:
         """Count a reply of a SASL handshake.
 
         Raises:

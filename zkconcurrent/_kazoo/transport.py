@@ -334,7 +334,7 @@ class Transport:
             raise self.opening.refusal
         header, buffer, offset = self._kazoo.read_header(timeout)
         if self.opening.sasl_replies is not None:
-            self.opening.note_sasl_reply()
+            self.opening.limit_sasl_replies()
         if header.xid == AUTH_XID and self._pending_auths:
             self.parts.pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset

@@ -258,7 +258,7 @@ def write(
         if session not in (0, member.session):
             why = [op.SessionExpired()]
         if doubt:
-            landed = yield from moved(pending_write, receipt)
+            landed = yield from find_whether_applied(pending_write, receipt)
             if landed:
                 return None
             doubt = landed is None
@@ -314,7 +314,7 @@ def write(
             return results[len(mine) : -1]  # type: ignore[no-any-return]
 
 
-def moved(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
+def find_whether_applied(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
     """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
 
     Raises:
@@ -351,10 +351,10 @@ def burn(receipt: Receipt) -> Recipe[bool]:
 
 
 def settle(pending_write: PendingWrite) -> Recipe[bool]:
-    """Return whether the `multi` in doubt was applied; if it was not, it never will be. Errors as `moved`."""
+    """Return whether the `multi` in doubt was applied; if not, it never will be. Errors as `find_whether_applied`."""
     receipt = pending_write.receipt
     while pending_write.sent is not None and receipt is not None:
-        if (yield from moved(pending_write, receipt)) is None and (yield from burn(receipt)):
+        if (yield from find_whether_applied(pending_write, receipt)) is None and (yield from burn(receipt)):
             pending_write.sent = None
     return pending_write.applied
 

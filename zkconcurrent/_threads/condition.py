@@ -240,7 +240,7 @@ class Condition(Primitive):
         self._session.check_not_forked(self._path)
         core = self._lock_core
         if (hold := core.releasable()) is None:
-            raise RuntimeError(core.why_not_held(f"cannot {wanted} un-acquired lock"))
+            raise RuntimeError(core.not_held_message(f"cannot {wanted} un-acquired lock"))
         core.check(hold)
         return hold
 

@@ -50,7 +50,7 @@ class ConditionWait:
         """
         call, hold, path_state, story = self.call, self.hold, self._lock.path_state, self.hold.ticket.story
         if not path_state.claim(hold, self._owner):
-            raise RuntimeError(self._lock.why_not_held("cannot wait on un-acquired lock"))
+            raise RuntimeError(self._lock.not_held_message("cannot wait on un-acquired lock"))
         call.given_up = hold.ticket
         path_state.drop(hold)
         # The request has no deadline: the caller must know the outcome before it goes on.

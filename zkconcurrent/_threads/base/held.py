@@ -115,7 +115,7 @@ class BaseHeld:
         if self._is_part:
             raise RuntimeError(f"the locks of a MultiLock are released together, at the end of the block: {core.path}")
         if self._released or hold.owner != core.identity():
-            raise RuntimeError(core.why_not_held(core.not_held))
+            raise RuntimeError(core.not_held_message(core.not_held))
         if not core.path_state.has(hold):
             # The end of the block still has to release what the caller holds now.
             raise RuntimeError(core.over.format(core.path))
@@ -155,7 +155,7 @@ class HeldByThread(BaseHeld):
         """
         session = self._core.session
         session.check_not_forked(self._core.path)
-        session.check_lease()
+        session.end_holds_past_lease()
         with session.lock:
             return self._hold.loss.event
 

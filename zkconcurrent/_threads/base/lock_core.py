@@ -266,7 +266,7 @@ class LockCore(QueueCore):
         Raises:
             LockLostError: the hold is lost.
         """
-        self.session.check_lease()
+        self.session.end_holds_past_lease()
         if hold.ticket.state is State.LOST:
             raise self.lost_error(hold, owed)
 
@@ -283,7 +283,7 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.check_not_forked(self.path)
-        self.session.check_lease()
+        self.session.end_holds_past_lease()
         if (error := self.why_over(hold)) is not None:
             raise error
         return hold
@@ -303,14 +303,14 @@ class LockCore(QueueCore):
             LockLostError: the hold is lost.
             RuntimeError: there is none.
         """
-        self.session.check_lease()
+        self.session.end_holds_past_lease()
         hold = self.releasable()
         if hold is None:
             raise RuntimeError(f"{self.path} is not held: acquire it first")
         self.check(hold)
         return hold
 
-    def why_not_held(self, why: str) -> str:
+    def not_held_message(self, why: str) -> str:
         """Return the message for a caller without a hold, which also names the thread or task that has one."""
         other = self.newest()
         if other is not None and other.alive and not ended(other.owner):
@@ -440,7 +440,7 @@ class LockCore(QueueCore):
         hold = self._loss_of_another() or self.releasable()
         hold = hold or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:
-            raise RuntimeError(self.why_not_held(self.not_held))
+            raise RuntimeError(self.not_held_message(self.not_held))
         return hold
 
     def _loss_of_another(self) -> Hold | None:
