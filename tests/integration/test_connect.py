@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NotEmptyError
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import CREATOR_ALL_ACL, make_digest_acl
 
 import zkconcurrent
@@ -249,13 +249,13 @@ def test_a_server_that_hangs_up() -> None:
     assert "zkconcurrent.testing" not in str(caught.value)
 
 
-def test_a_server_that_hangs_up_before_the_request_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says the same if the request meets a connection that is closed already."""
+def test_a_server_that_hangs_up_as_tcp_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says the same if the connection is closed before the client sees that it was made."""
 
-    def write(self: ConnectionHandler, msg: bytes, timeout: float) -> None:  # noqa: ARG001 - as kazoo names them
+    def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-    monkeypatch.setattr(ConnectionHandler, "_write", write)
+    monkeypatch.setattr(SequentialThreadingHandler, "create_connection", closed)
     with MemoryServer() as server, pytest.raises(TimeoutError, match="maxClientCnxns"):
         zkconcurrent.connect(f"zk://{server.hosts}?start_timeout=1")
 

@@ -114,6 +114,8 @@ class Addresses:
     def failed(self, error: Exception) -> None:
         """Note why the present attempt has failed."""
         self._failures[self.trying] = getattr(error, "strerror", None) or str(error) or "no reply"
+        # A server may close a connection so early that the system reports it where TCP has connected.
+        self.hung_up |= isinstance(error, BrokenPipeError | ConnectionResetError)
 
     @property
     def none_resolved(self) -> bool:

@@ -141,9 +141,8 @@ class Opening:
             raise
         except Exception as error:
             self.addresses.failed(error)
-            # A server that closes the connection before the request comes breaks the pipe.
-            dropped = isinstance(error, kazoo_errors.ConnectionDropped | ConnectionError)
-            if type(request) is not Connect or not dropped or str(error) == _NO_ZOOKEEPER:
+            dropped = isinstance(error, kazoo_errors.ConnectionDropped) and str(error) != _NO_ZOOKEEPER
+            if type(request) is not Connect or not dropped:
                 raise
             self.addresses.hung_up = True
             if not self.addresses.away_for_long():
