@@ -95,12 +95,17 @@ def test_other_processes_get_their_turn_by_time(
 
 @unfair
 def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
-    """While another thread of the process holds it, a try fails without a request, and a timed wait in time."""
-    lock = kind(connect(hosts=proxy.hosts, timeout=60), zk_path)
+    """While another thread of the process holds it, a try asks nobody, within another lock too; a timed wait ends."""
+    client = connect(hosts=proxy.hosts, timeout=60)
+    lock, other = kind(client, zk_path), kind(client, f"{zk_path}-other")
+
+    def fail() -> None:
+        with other, proxy.costs():
+            assert lock.acquire(False) is False
+            assert lock.acquire(timeout=0.05) is False
+
     with lock:
-        with proxy.costs():
-            assert in_thread(lock.acquire, False).result(20) is False
-            assert in_thread(lock.acquire, timeout=0.05).result(20) is False
+        in_thread(fail).result(20)
         assert at_the_handoff(lock, 0)()
 
 

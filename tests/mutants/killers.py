@@ -29,7 +29,8 @@ UNIT = (
 # Those that take seconds; the others' mutants are few.
 INTEGRATION = (
     *("receipts", "barrier", "cancel_waits", "condition", "detached", "dict", "double_barrier", "events", "held"),
-    *("hold", "inspection", "locks", "multilock", "resize", "revocation", "rwlock", "semaphore", "shared_value"),
+    *("hold", "inspection", "locks", "loss_advice", "multilock", "resize", "revocation", "rwlock", "semaphore"),
+    *("shared_value", "unfair"),
 )
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),
@@ -37,7 +38,7 @@ TESTED_BY = [
     *(f"costs/test_{name}costs.py" for name in ("", "queue_", "dict_", "value_", "group_")),
     *(f"integration/test_{name}.py" for name in INTEGRATION),
     *("contract/test_hand_over.py", "contract/test_link.py", "every_primitive/test_refusals.py"),
-    *("aio/test_groups.py", "aio/test_locks.py", "aio/test_ended_tasks.py"),
+    *("aio/test_groups.py", "aio/test_locks.py", "aio/test_ended_tasks.py", "aio/test_synchronized.py"),
 ]
 """The tests about what mutants are made of that need no server, or go on the memory server; the narrowest first."""
 

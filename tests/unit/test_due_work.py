@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, ThrottledOpError, UnimplementedError
 
-from zkconcurrent import RefusedError
+from zkconcurrent import LockLostError, RefusedError
 from zkconcurrent._arguments.limits import CHECK_BYTES
 from zkconcurrent._engine import requests
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
+from zkconcurrent._engine.holds import PathState
 from zkconcurrent._engine.listener import Listener
 from zkconcurrent._engine.loss import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
@@ -25,7 +27,9 @@ from zkconcurrent._kazoo.watches import RemovalWithdrawn
 from zkconcurrent._protocol import operations as op
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
+from zkconcurrent._protocol.way_to_grant import Way
 
 TIMEOUT = 6.0
 
@@ -43,6 +47,7 @@ class Bench:
     connected = was_connected = True
     stopped = False
     max_request = 1 << 20
+    user_event = threading.Event
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -59,6 +64,8 @@ class Bench:
         self.registry.opened(lease)
         self.session: Any = SimpleNamespace(
             link=self,
+            lock=threading.RLock(),
+            dropped=deque(),
             registry=self.registry,
             timeout=TIMEOUT,
             now=lambda: self.now,
@@ -266,6 +273,22 @@ def test_one_loss_is_no_loss_of_others() -> None:
         assert ticket.state is state
 
 
+def test_a_hold_that_is_lost_and_abandoned() -> None:
+    """It outdates a query that began before it; while its loss is not settled, its owner gets no other."""
+    bench = Bench()
+    state, ticket = PathState(bench.session, "/path", ""), bench.ticket("/path")
+    ticket.become(State.HELD)
+    before = state.grants
+    state.take(ticket, MUTEX, 1)
+    state.note_holders(MUTEX.role, ["another's"], before)
+    assert state.elsewhere == {MUTEX.role: 0}
+    ticket.become(State.LOST)
+    with pytest.raises(LockLostError):
+        state.take(bench.ticket("/path"), MUTEX, 1)
+    state.drop_tickets([ticket])
+    assert not state.all(MUTEX.role)
+
+
 @pytest.mark.parametrize("failed", [0, 1])
 def test_the_chroot_that_is_missing(failed: int) -> None:
     """Of nodes made together, only the lack of a parent at the top shows that."""
@@ -310,6 +333,15 @@ def test_who_looks_again(named: bool, awaits: str, woken: bool) -> None:
     bench.registry.start_waiting(ticket, awaits)
     bench.registry.look_again()
     assert ticket.changed == woken
+
+
+def test_a_waiter_whose_own_node_is_deleted() -> None:
+    """It looks again at once: no event of the node ahead makes it hold any more."""
+    bench = Bench()
+    ticket = bench.ticket("/path")
+    ticket.way = Way(1, 1)
+    Heartbeat(bench.session, print, bool).own_changed(ticket, deleted=True)
+    assert ticket.changed
 
 
 @pytest.mark.parametrize(("most", "parts"), [(1 << 20, ["100", "100", "5"]), (None, ["2"] * 102 + ["1"])])

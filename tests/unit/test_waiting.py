@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._runtime.waiting import Steps, wait
 
 
@@ -33,3 +34,19 @@ def test_interrupts_in_a_row_as_a_call_ends() -> None:
         wait(call, steps())
     assert not strikes
     assert abandoned
+
+
+def test_an_interrupt_between_two_sleeps() -> None:
+    """It is told, and the recipe that must come to its end begins anew."""
+    strikes, told = [KeyboardInterrupt()], list[BaseException]()
+    call: Any = SimpleNamespace(run=lambda recipe, *_: recipe)
+
+    def recipe() -> Steps[int]:
+        if strikes:
+            raise strikes.pop()
+        return 1
+        yield
+
+    with pytest.raises(StopIteration) as ended:
+        next(Call.outlast(call, recipe, 0.0, 0.0, told.append))
+    assert (ended.value.value, len(told)) == (1, 1)
