@@ -20,6 +20,7 @@ from tests.helpers.contenders import NODE, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, against, every, read_lock, write_lock
 from zkconcurrent import Lock, RLock
+from zkconcurrent.testing import Server
 
 
 @every
@@ -238,6 +239,14 @@ def test_garbage_collected_while_held(
     eventually(lambda: f"released {zk_path}/_c_" in caplog.text)
     assert "keep the object until its release" in caplog.text
     assert not [each for each in recwarn if zk_path in str(each.message)]
+
+
+def test_garbage_collected_before_a_stop(zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The log of a short program says so, too, and not that the client was stopped."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client, pytest.warns(ResourceWarning, match=zk_path):
+        Lock(client, zk_path).acquire()
+        gc.collect()
+    assert "keep the object until its release" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [RLock, write_lock])

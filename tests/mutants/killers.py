@@ -25,6 +25,7 @@ TESTS = Path(__file__).parents[1]
 UNIT = (
     *("rules", "lease", "deadlocks", "registry", "heartbeat", "orders", "seats", "mirror", "ensembles", "posted"),
     *("foreign_data", "messages", "once", "sent_again", "rare_replies", "due_work", "metrics", "by_value", "waiting"),
+    "paths",
 )
 # Those that take seconds; the others' mutants are few.
 INTEGRATION = (

@@ -11,7 +11,7 @@ import pytest
 
 from zkconcurrent import ClientError
 from zkconcurrent._protocol import operations as op
-from zkconcurrent._recipes.ensembles import has_record, place, record, write_record
+from zkconcurrent._recipes.ensembles import first_part, has_record, place, record, write_record
 
 
 def test_a_place_never_changes() -> None:
@@ -19,6 +19,7 @@ def test_a_place_never_changes() -> None:
     names = ["zk1:2181#3f", "zk2:2181#70", "zk3:2181#a9"]
     assert [place(names, part)[2] for part in ("7", "cart", "stock", "ä", "")] == ["1", "3", "2", "3", "2"]
     assert place(reversed(names), "cart") == place(names, "cart")
+    assert first_part("/app", "/app/cart/lock") == first_part("/", "/cart") == "cart"
 
 
 def test_one_more_ensemble_takes_its_share() -> None:

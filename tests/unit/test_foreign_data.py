@@ -42,6 +42,7 @@ def test_none_is_a_crash(data: bytes) -> None:
     node = Node(data, 7, 0.0, 0)
     said = Contender.of("/path", "x-lock-0000000000", node)
     assert (said.pid, said.thread, said.owner, said.token) == (None, None, None, 7)
+    assert (said.host or "") == data.decode("utf-8", "replace")
     assert read("x-lock-0000000000", node) == ("x-lock-0000000000", 7, None)
     assert wanted(data, 1) == (1, False)
     assert member_count(node) == 0
@@ -58,7 +59,7 @@ def test_what_another_kind_has_left() -> None:
     layout.check(Node(b"dict persistent", 1, 0.0, 0))
     with pytest.raises(ValueError, match="all clients must give the same"):
         layout.check(Node(b"dict ephemeral", 1, 0.0, 0))
-    with pytest.raises(ForeignNodeError, match="a Dict's is"):
+    with pytest.raises(ForeignNodeError, match="that of an Event, but a Dict's is"):
         layout.check(Node(b"7 set", 1, 0.0, 0))
     names = Names([])
     names.data_length = 7

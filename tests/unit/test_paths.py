@@ -7,6 +7,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from zkconcurrent._arguments.paths import LONGEST
+from zkconcurrent._engine.session import Session
 
 BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock", "/app/../lock", "/zookeeper/lock"]
 BAD += ["/app/\0", "/app/\x1f", "/app/\ud800", "/app/\uf000", "/app/\ufff0"]
@@ -68,3 +69,11 @@ def test_paths_must_not_nest() -> None:
     assert zkconcurrent.Lock(client, "/app/lock2").path != lock.path
     del lock
     assert zkconcurrent.Lock(client, "/app/lock/inner").path
+
+
+def test_paths_used_once() -> None:
+    """A client keeps nothing of the paths of objects that are gone, but for the last one's."""
+    client = KazooClient()
+    for n in range(100):
+        zkconcurrent.Lock(client, f"/app/{n}/lock")
+    assert len(Session.of(client).directory._interior) <= 2

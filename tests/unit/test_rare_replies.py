@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.test_once import in_part, sent
-from zkconcurrent import ForeignNodeError
+from zkconcurrent import ForeignNodeError, RefusedError
 from zkconcurrent._engine.registry import Registry
 from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.node_names import unique_prefix
 from zkconcurrent._protocol.operations import (
     NOWHERE,
     BadVersion,
@@ -183,6 +184,19 @@ def test_a_first_party_that_misses_one_which_it_has_never_seen() -> None:
     assert isinstance(sent(waiting, (names, seats))[0], SetNode)
 
 
+@pytest.mark.parametrize("tripped", [False, True])
+def test_a_trip_whose_next_generation_is_refused(tripped: bool) -> None:
+    """If the trip itself was done, the party goes on; otherwise it is told of the refusal."""
+    party = Party(BarrierView("/b", 1), BarrierContent(1), queued("/b/0000000000", "x-party"), acts=False)
+    party.note_line([party.ticket.name or ""])
+    tripping: Any = barrier._trip(party)
+    next(tripping)
+    tripping.throw(RefusedError("/b", "NoAuth"))
+    state = party.state.trip() if tripped else party.state
+    with pytest.raises(StopIteration if tripped else RefusedError):
+        tripping.send((None, Node(state.data, 1, 0.0, 0)))
+
+
 def test_a_queue_whose_items_have_lost_their_parent() -> None:
     """An operator has deleted it: the nodes of the queue are laid out again, and the item is put once more."""
     view = QueueView(QueueLayout("/q", FIFO), float)
@@ -192,6 +206,25 @@ def test_a_queue_whose_items_have_lost_their_parent() -> None:
     step = next(putting)
     assert [type(each) for each in step.operations] == [Check, Check, Create, SetNode]
     assert isinstance(sent(putting, in_part(NoNode(), 2))[0], Sync)
+
+
+def test_a_queue_at_a_path_where_another_kind_comes() -> None:
+    """A lock's contender came as the queue's nodes were made: it keeps the path from being used as a queue's."""
+    laying: Any = QueueView(QueueLayout("/q", FIFO), float).lay_out()
+    looks = next(laying)
+    assert Children("/q") in sent(laying, [*[None] * (len(looks) - 1), []])
+    with pytest.raises(ForeignNodeError):
+        sent(laying, (True, ["_c_x-lock-0000000000"]))
+
+
+def test_what_a_consumer_has_read_ahead() -> None:
+    """Once another one was faster, it lists the claims, too. Of a queue that was destroyed the names come again."""
+    view = QueueView(QueueLayout("/q", FIFO), float)
+    view.meet_rivals()
+    assert Children("/q/claims") in next(take.fetch(view, "queue-0000000001"))
+    view.read = {"queue-0000000002": Node(b"", 1, 0.0, 0)}
+    view.forget()
+    assert not view.read
 
 
 def test_items_that_were_taken_in_a_session_that_is_over() -> None:
@@ -333,6 +366,14 @@ def test_a_way_is_clear_only_if_all_is_known() -> None:
     way.read_ahead(1, gone=True)
     way.change_own()
     assert not way.is_clear
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_way_behind_a_detached_lock(detached: bool) -> None:
+    """Another node may take the place of its node, so only a listing tells; behind any other, the wait is enough."""
+    prefix = unique_prefix("00000000-0000-0000-0000", 1, marked=False, detached=detached)
+    names = [f"{prefix}lock-0000000001", "_c_x-lock-0000000002"]
+    assert (Way.of(names[1], names, MUTEX, 1, 1) is None) == detached
 
 
 def test_permits_added_to_a_semaphore_that_is_destroyed_meanwhile() -> None:
