@@ -127,11 +127,9 @@ class Listener:
     def hint(self) -> None:
         """Log, once, where a client that has never been connected finds no server."""
         client = self._client
-        if self._tries_since == math.inf:
+        if self._tries_since == math.inf or client.link.stopped or client.link.was_connected:
             return
-        if client.link.stopped or client.link.was_connected:
-            self._tries_since = None
-        elif self._tries_since is None:
+        if self._tries_since is None:
             self._tries_since = client.now()
         elif client.now() - self._tries_since > HINT_AFTER:
             self._tries_since = math.inf
