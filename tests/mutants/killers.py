@@ -30,6 +30,7 @@ UNIT = (
 INTEGRATION = (
     *("receipts", "barrier", "cancel_waits", "condition", "detached", "dict", "double_barrier", "events", "held"),
     *("hold", "inspection", "locks", "multilock", "resize", "revocation", "rwlock", "semaphore", "shared_value"),
+    *("node_data", "old_connections"),
 )
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),
