@@ -19,7 +19,9 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import NODE, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import Kind, against, every, read_lock, write_lock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, RLock
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -294,3 +296,14 @@ def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None
         assert zk.get_acls(f"{zk_path}/app/lock/{name}")[0][0].id.scheme == "digest"
         assert Lock(zk, f"{zk_path}/app/lock").locked()
     eventually(queued(zk, f"{zk_path}/app/lock", 0))
+
+
+def test_the_exit_waits_for_the_deletes(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """As an end of the process would cut off those that are still to be sent."""
+    session, proxied = Session.of(client := connect(proxy.hosts)), Lock(client, zk_path)
+    proxied.acquire()
+    proxy.stall()
+    wait_until = session.abandon_all()
+    threading.Timer(0.1, proxy.resume).start()
+    wait_until(session.now() + 20)
+    assert not session.registry.deletes

@@ -18,6 +18,7 @@ from zkconcurrent._engine import requests
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.holds import PathState
+from zkconcurrent._engine.keeper import Keeper
 from zkconcurrent._engine.listener import Listener
 from zkconcurrent._engine.loss import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
@@ -335,6 +336,12 @@ def test_who_looks_again(named: bool, awaits: str, woken: bool) -> None:
     assert ticket.changed == woken
 
 
+def test_a_ticket_between_two_sessions() -> None:
+    """There is none: its node would be made in a session that is over."""
+    with pytest.raises(op.SessionExpired):
+        Registry("seed").new_ticket("/path", [])
+
+
 def test_a_waiter_whose_own_node_is_deleted() -> None:
     """It looks again at once: no event of the node ahead makes it hold any more."""
     bench = Bench()
@@ -469,3 +476,24 @@ def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None
     for earlier, later in itertools.pairwise([each for each in proofs if each > 2 * TIMEOUT]):
         assert 1.5 * lease.spacing < later - earlier < 2.5 * lease.spacing
     assert len(bench.sent) > 0.8 * bench.now / lease.beat
+
+
+def test_a_keeper_that_misses_the_lock() -> None:
+    """The thread that has the lock is woken, and does the due work in its place."""
+    lock, done = threading.RLock(), list[object]()
+    client: Any = Bench().session
+    vars(client).update(lock=lock, calls=(), unlogged=deque(), identity=int, wake_owner=lambda: done.append("woken"))
+    keeper = Keeper(client, lambda: done.append(lock._is_owned()) or 0.0)
+    with lock:
+        turn = threading.Thread(target=keeper.turn)
+        turn.start()
+        turn.join()
+    keeper.stand_in()
+    assert done == ["woken", True]
+
+
+def test_a_create_is_for_one_session() -> None:
+    """Sent in the next one, it would make a node that no ticket has."""
+    ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *_: None)
+    call: Any = SimpleNamespace(session=SimpleNamespace(link=link, post=print))
+    assert requests.send_create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None).session == 7

@@ -344,29 +344,17 @@ def _wait_tree(call: RunningCall, step: op.WaitRecursive) -> Steps[bool]:
     session, ticket, link = call.session, step.ticket, call.session.link
     # Before the test of `changes`: from here on, the call misses no change.
     session.start_waiting(ticket, call.wake, ticket.path)
-    try:
-        if not step.changes and link.connected and link.connection is step.connection:
-            yield from call.await_change(ticket)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        session.stop_waiting(ticket, call.wake)
-        raise
+    if not step.changes and link.connected and link.connection is step.connection:
+        yield from call.await_change(ticket)
     session.stop_waiting(ticket, call.wake)
     return link.connected and link.connection is step.connection
 
 
 def _wait(call: RunningCall, step: op.Wait) -> Steps[None]:
-    try:
-        if call.story is not None:
-            call.story.wait()
-        if not step.ticket.changed:
-            yield from call.await_change(step.ticket, step.left)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        call.session.stop_waiting(step.ticket, call.wake)
-        raise
+    if call.story is not None:
+        call.story.wait()
+    if not step.ticket.changed:
+        yield from call.await_change(step.ticket, step.left)
     call.session.stop_waiting(step.ticket, call.wake)
 
 

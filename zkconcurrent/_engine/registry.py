@@ -120,7 +120,7 @@ class Registry:
     def discard(self, ticket: Ticket) -> bool:
         """Discard a ticket; return whether anything of it may still be on the server."""
         if ticket.awaits:
-            # An interrupt has kept the call of the ticket from doing this.
+            # An error has ended the wait.
             self.stop_waiting(ticket)
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
@@ -174,8 +174,6 @@ class Registry:
 
     def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of a holder or waiter is not on the server."""
-        if ticket.prefix not in self.tickets:
-            return
         if ticket.state is State.HELD:
             # An operator has deleted the node: the hold is lost, and no node is left to delete.
             ticket.sent = False
