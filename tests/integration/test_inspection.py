@@ -368,7 +368,7 @@ zkconcurrent.dump_on_signal(signal.SIGUSR2)
 zkconcurrent.dump_on_signal(signal.SIGUSR2)
 with zkconcurrent.RLock(zk, sys.argv[2] + "/held"):
     print("waits", flush=True)
-    print(zkconcurrent.Lock(zk, sys.argv[2] + "/wanted").acquire(timeout=60), flush=True)
+    print((wanted := zkconcurrent.Lock(zk, sys.argv[2] + "/wanted")).acquire(timeout=60), flush=True)
 """
 
 
