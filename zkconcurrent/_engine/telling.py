@@ -474,7 +474,7 @@ class Teller:
         return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
 
     def report_due(self, *, suspect: bool, changed: bool) -> None:
-        """Have reported what is due. For the keeper, with the session's lock held.
+        """Have what is due reported. For the keeper, with the session's lock held.
 
         Args:
             suspect: whether the client's holds are suspect.
