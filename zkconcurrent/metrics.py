@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ._engine import lock_events as events
-from ._engine import telling
-from ._engine.inspection import servers_of, state_of
 from ._engine.session import Session
 from ._errors import DeadlockError, LockLostError, LossCause
 from ._kazoo.link import KazooClient
+from ._observe import lock_events as events
+from ._observe import stories
+from ._observe.inspection import servers_of, state_of
 from ._protocol.ticket import State
 from ._runtime import this_process
 from ._runtime.process_exit import living_sessions
@@ -220,7 +220,7 @@ class Recorder:
         self._free = [None] * MOST_NAMES
         # The locks that have had events: one that is now neither held nor awaited has 0.
         self._locks: dict[Values, None] = {}
-        self._removes = [telling.add(self, each, self._base or "/") for each in sessions]
+        self._removes = [stories.add(self, each, self._base or "/") for each in sessions]
 
     def remove(self) -> None:
         """End it. A second call changes nothing."""
@@ -276,7 +276,7 @@ class Recorder:
             number = len(counted)
             self._record(key[0], number, key[1])
 
-    def _lock_of(self, event: events.LockEvent | telling.Story) -> Values:
+    def _lock_of(self, event: events.LockEvent | stories.Story) -> Values:
         """Return the values of the attributes of a lock."""
         path = event.path
         name = event.label or events.fold(path if self._base is None else path[len(self._base) + 1 :])
@@ -332,13 +332,13 @@ def _clients(sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:
     return {MARGIN: margins, CLIENTS: states}
 
 
-def _stories(session: Session) -> Iterable[telling.Story]:
+def _stories(session: Session) -> Iterable[stories.Story]:
     """Return the stories of a client's acquires and holds, each once."""
     # R4: each of these copies is made in one step.
     found = [call.story for call in session.calls]
     found += [ticket.story for ticket in list(session.registry.tickets.values()) if ticket.state is State.HELD]
     states = session.directory.states()
     # The holds of detached locks, which belong to no client.
-    for stories in [each for state in states for each in list(getattr(state, "stories", {}).values())]:
-        found += stories
+    for of_lock in [each for state in states for each in list(getattr(state, "stories", {}).values())]:
+        found += of_lock
     return [story for story in dict.fromkeys(found) if story is not None]

@@ -142,7 +142,7 @@ def acquire(url: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> Acquire:  
         holder = Holder(found, server_url(found), math.inf, lambda *post: posts.put(post))
         holder.start()
         while (post := posts.get(timeout=60))[0] not in ("failed", "finished"):
-            holder.end(success=True)
+            holder.finish(success=True)
         return (post[1].code, str(post[1])) if post[0] == "failed" else (0, "")
 
     return acquire

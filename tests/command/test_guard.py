@@ -173,7 +173,7 @@ def test_a_server_that_grants_a_longer_timeout(zk_path: str) -> None:
             while posts.get(timeout=60)[0] != word:
                 pass
             assert holder.lease()[1] == 2.0
-            holder.end(success=True)
+            holder.finish(success=True)
 
 
 def test_on_lost_ignore(run: Run, zk: KazooClient, zk_path: str) -> None:

@@ -18,7 +18,7 @@ from zkconcurrent._protocol.operations import (
     ProveLease,
 )
 from zkconcurrent._protocol.ticket import State
-from zkconcurrent._runtime import waiting
+from zkconcurrent._runtime import wait_loops
 
 Steps = Generator[Any, Any, Any]
 
@@ -63,5 +63,5 @@ def test_no_sleep_is_long() -> None:
 
     event: Any = SimpleNamespace(set=int, clear=int, wait=lambda bound: bounds.append(bound) or True)
     call: Any = SimpleNamespace(settled=True, owned_locks=(), why_end=None, begin=lambda _: None, end=int)
-    waiting.wait(call, steps(), event)
-    assert bounds == [waiting.LONGEST_SLEEP] * 2
+    wait_loops.wait(call, steps(), event)
+    assert bounds == [wait_loops.LONGEST_SLEEP] * 2

@@ -13,7 +13,7 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
-from zkconcurrent._engine import long_waits
+from zkconcurrent._observe import long_waits
 from zkconcurrent.testing import Server
 
 WAITERS = 300

@@ -34,8 +34,8 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition, Lock, LockLostError, MultiLock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._protocol.ticket import State
-from zkconcurrent._runtime import waiting
-from zkconcurrent._runtime.waiting import wait
+from zkconcurrent._runtime import wait_loops
+from zkconcurrent._runtime.wait_loops import wait
 
 pytestmark = [pytest.mark.fault(16), pytest.mark.long]
 
@@ -91,13 +91,13 @@ class AtEachSleep:
         self.where, self.line = "", k
         self._left = k
         self._thread = threading.get_ident()
-        self._sleep = waiting._sleep
+        self._sleep = wait_loops._sleep
 
     def __enter__(self) -> None:
-        waiting._sleep = self._struck
+        wait_loops._sleep = self._struck
 
     def __exit__(self, *_: object) -> None:
-        waiting._sleep = self._sleep
+        wait_loops._sleep = self._sleep
 
     def _struck(self, call: Any, event: Any, pause: float) -> bool:
         if threading.get_ident() == self._thread:

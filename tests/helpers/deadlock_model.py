@@ -1,4 +1,4 @@
-"""Random programs that may deadlock, and an oracle: the search of `_protocol/deadlocks.py` runs in them, step by step.
+"""Random programs that may deadlock, and an oracle: the search of `_protocol/deadlock_cycle.py` runs in them.
 
 Owners acquire and release mutexes, some of which others may release, and read-write locks. Some waits have a deadline,
 others are cancelled. One owner may be a stranger, whose nodes tell nothing. Each reads from a server that may lag, and
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
-from zkconcurrent._protocol.deadlocks import Place, Waiter, search
+from zkconcurrent._protocol.deadlock_cycle import Place, Waiter, search
 from zkconcurrent._protocol.node_info import NodeInfo
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent._protocol.operations import Node

@@ -38,8 +38,10 @@ from zkconcurrent import (
     add_listener,
     aio,
 )
-from zkconcurrent._engine import deadlocks, local_handoff
+from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
+from zkconcurrent._observe import deadlock_search
+from zkconcurrent._observe.observation import observation
 
 Warnings = Callable[[], list[str]]
 
@@ -50,14 +52,14 @@ spawn = spawning("tests.integration.deadlock_party", 30.0)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have waits searched soon."""
-    monkeypatch.setattr(deadlocks, "AFTER", 0.2)
-    monkeypatch.setattr(deadlocks, "AGAIN_AFTER", 0.05)
+    monkeypatch.setattr(deadlock_search, "AFTER", 0.2)
+    monkeypatch.setattr(deadlock_search, "AGAIN_AFTER", 0.05)
     monkeypatch.setattr(local_handoff, "AFTER", 0.2)
 
 
 @pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
-    """Return what returns the warnings of deadlocks."""
+    """Return what returns the warnings of deadlock_search."""
     name = "zkconcurrent.deadlocks"
     return lambda: [each.getMessage() for each in caplog.records if each.name == name and each.levelno > logging.DEBUG]
 
@@ -166,7 +168,7 @@ def test_only_a_warning(
 
 def searched_again(*clients: KazooClient) -> None:
     """Wait until each wait of some clients that is searched at all has been searched twice more."""
-    checks = [check for client in clients for check in Session.of(client).deadlocks._checks]
+    checks = [check for client in clients for check in observation(Session.of(client)).deadlocks._checks]
     before = [check._pause for check in checks]
     eventually(lambda: all(check._pause >= 4 * pause for check, pause in zip(checks, before, strict=True)))
 
@@ -271,7 +273,7 @@ def test_a_member_that_is_cut_off(
     mine = [RLock(zk, f"{zk_path}/{name}", on_deadlock="raise") for name in "ab"]
     client = connect(proxy.hosts, timeout=20)
     theirs = [RLock(client, f"{zk_path}/{name}", on_deadlock="raise") for name in "ba"]
-    searched = Session.of(client).deadlocks._checks
+    searched = observation(Session.of(client)).deadlocks._checks
     # Once the wait is to be searched, only the search lists what its thread holds.
     with proxy.hold("getChildren", where=lambda read: read.path == f"{zk_path}/b" and any(searched)) as search:
         first, second = crossed(in_thread, zk, mine, theirs)
@@ -326,8 +328,8 @@ def test_no_false_report_under_contention(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Threads that take locks in one order are searched all the time, and nothing is ever found."""
-    monkeypatch.setattr(deadlocks, "AFTER", 0.02)
-    clients, searches, over = [zk, connect()], Session.of(zk).deadlocks, threading.Event()
+    monkeypatch.setattr(deadlock_search, "AFTER", 0.02)
+    clients, searches, over = [zk, connect()], observation(Session.of(zk)).deadlocks, threading.Event()
 
     def run(n: int) -> int:
         done = 0

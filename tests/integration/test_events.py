@@ -49,8 +49,8 @@ from zkconcurrent import (
     WaitCancelledError,
     aio,
 )
-from zkconcurrent._engine import telling
 from zkconcurrent._engine.session import Session
+from zkconcurrent._observe import stories
 from zkconcurrent._protocol.ticket import State
 
 Listen = Callable[..., Grammar]
@@ -70,8 +70,8 @@ def listen() -> Iterator[Listen]:
     for grammar, remove in added:
         remove()
         assert grammar.wrong == []
-    assert not telling.registered
-    assert not telling.in_listener()
+    assert not stories.registered
+    assert not stories.in_listener()
 
 
 LOCKS: dict[str, Callable[[KazooClient, str], Any]] = {
@@ -413,7 +413,7 @@ def test_whom_it_hears(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     with Lock(zk, f"{zk_path}/a/lock"):
         pass
     assert [len(events) for events in heard.values()] == [6, 2, 2]
-    assert not telling.registered
+    assert not stories.registered
 
 
 def test_what_is_no_listener() -> None:
@@ -425,7 +425,7 @@ def test_what_is_no_listener() -> None:
         for add in (zkconcurrent.add_listener, QueueListener):
             with pytest.raises(TypeError):
                 add(each)
-    assert not telling.registered
+    assert not stories.registered
 
 
 @pytest.mark.fault(366)

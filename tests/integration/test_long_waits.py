@@ -18,7 +18,7 @@ from zkconcurrent import (
     ReadWriteLock,
     Semaphore,
 )
-from zkconcurrent._engine import long_waits
+from zkconcurrent._observe import long_waits
 from zkconcurrent.testing import Server
 
 

@@ -24,8 +24,8 @@ import zkconcurrent
 PACKAGE = Path(zkconcurrent.__file__).parent
 # The recipes, what they share, and the parts of the engine that decide who holds, who waits, and what is deleted.
 ENGINE = (
-    *("deletes", "driver", "heartbeat", "hold_limits", "holds", "keeper", "listener", "local_handoff", "loss"),
-    *("operations", "patience", "registry", "requests", "session", "watches"),
+    *("connection_listener", "deletes", "driver", "heartbeat", "holds", "keeper", "local_handoff", "loss_signal"),
+    *("operation_runner", "patience", "request_sender", "session", "ticket_registry", "watch_removals"),
 )
 # An operator's mark can be read in a table that has room for so many letters of the place.
 WIDTH = 70
@@ -293,7 +293,7 @@ def path_of(module: str) -> Path:
 def modules() -> list[str]:
     """Return the modules that mutants are made of."""
     files = [path for folder in ("_recipes", "_protocol") for path in sorted((PACKAGE / folder).rglob("*.py"))]
-    files += [PACKAGE / "_engine" / f"{name}.py" for name in ENGINE]
+    files += [*(PACKAGE / "_engine" / f"{name}.py" for name in ENGINE), PACKAGE / "_observe" / "hold_limits.py"]
     return [".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__") for path in files]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.deadlock_model import Options, Program
-from zkconcurrent._protocol import deadlocks
-from zkconcurrent._protocol.deadlocks import MOST_REQUESTS, UNREADABLE, Cycle, Place, Waiter, search
+from zkconcurrent._protocol import deadlock_cycle
+from zkconcurrent._protocol.deadlock_cycle import MOST_REQUESTS, UNREADABLE, Cycle, Place, Waiter, search
 from zkconcurrent._protocol.node_info import NodeInfo
 from zkconcurrent._protocol.node_names import is_marked, unique
 from zkconcurrent._protocol.operations import Node
@@ -105,7 +105,7 @@ def test_what_is_told() -> None:
     assert [edge.thread for edge in found] == ["t6", "t4", "t5"]
     assert [edge.age for edge in found] == [2.0, 4.0, 3.0]
     assert all(edge.hard for edge in found)
-    assert "thread 't6' of process 1 on host 'h' waits for /0" in deadlocks.described(found)
+    assert "thread 't6' of process 1 on host 'h' waits for /0" in deadlock_cycle.described(found)
     assert [tree.search(each) for each in waiters[:2]] == [(), ()]
 
 

@@ -14,16 +14,16 @@ from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, Throttl
 
 from zkconcurrent import LockLostError, RefusedError
 from zkconcurrent._arguments.limits import CHECK_BYTES
-from zkconcurrent._engine import requests
+from zkconcurrent._engine import request_sender
+from zkconcurrent._engine.connection_listener import Listener
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.holds import PathState
 from zkconcurrent._engine.keeper import Keeper
-from zkconcurrent._engine.listener import Listener
-from zkconcurrent._engine.loss import JointLoss, Loss
+from zkconcurrent._engine.loss_signal import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
-from zkconcurrent._engine.registry import Registry
-from zkconcurrent._engine.watches import AGAIN, LINGER, TOGETHER, Watches
+from zkconcurrent._engine.ticket_registry import Registry
+from zkconcurrent._engine.watch_removals import AGAIN, LINGER, TOGETHER, Watches
 from zkconcurrent._kazoo.watches import RemovalWithdrawn
 from zkconcurrent._protocol import operations as op
 from zkconcurrent._protocol.lease import Lease
@@ -256,9 +256,10 @@ def test_a_container_whose_parent_is_missing(refused: str | None, outcome: type[
     """It is refused if its parent was; otherwise that was reaped just now, and the recipe makes it again."""
     call: Any = SimpleNamespace(path="/app/lock", refused=None)
     if refused is not None:
-        refusal = requests.container_failure(call, op.EnsureContainer(refused), NoAuthError(), RefusedError("/", ""))
+        step = op.EnsureContainer(refused)
+        refusal = request_sender.container_failure(call, step, NoAuthError(), RefusedError("/", ""))
         assert isinstance(refusal, op.NodeExists)
-    failed = requests.container_failure(call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode())
+    failed = request_sender.container_failure(call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode())
     assert type(failed) is outcome
 
 
@@ -280,12 +281,12 @@ def test_a_hold_that_is_lost_and_abandoned() -> None:
     state, ticket = PathState(bench.session, "/path", ""), bench.ticket("/path")
     ticket.become(State.HELD)
     before = state.grants
-    state.take(ticket, MUTEX, 1)
+    state.new_hold(ticket, MUTEX, 1)
     state.note_holders(MUTEX.role, ["another's"], before)
     assert state.elsewhere == {MUTEX.role: 0}
     ticket.become(State.LOST)
     with pytest.raises(LockLostError):
-        state.take(bench.ticket("/path"), MUTEX, 1)
+        state.new_hold(bench.ticket("/path"), MUTEX, 1)
     state.drop_tickets([ticket])
     assert not state.all(MUTEX.role)
 
@@ -296,7 +297,7 @@ def test_the_chroot_that_is_missing(failed: int) -> None:
     call: Any = SimpleNamespace(path="/a", session=SimpleNamespace(link=SimpleNamespace(full=lambda path: path)))
     step, failure = op.CreateTogether((op.Container("/a"), op.Container("/a/b"))), op.NoNode()
     failure.part = failed
-    found = requests.together_failure(call, step, NoNodeError(), failure)
+    found = request_sender.together_failure(call, step, NoNodeError(), failure)
     assert isinstance(found, op.NoNode if failed else RefusedError)
 
 
@@ -430,7 +431,7 @@ def test_a_joint_hold_of_which_a_part_is_lost_already() -> None:
 def test_a_server_that_watches_no_tree(error: Exception) -> None:
     """The error says what the server lacks; any other is left as it is."""
     failed = op.NoNode()
-    found = requests.tree_failure(SimpleNamespace(path="/d"), op.WatchRecursive, error, failed)  # type: ignore[arg-type]
+    found = request_sender.tree_failure(SimpleNamespace(path="/d"), op.WatchRecursive, error, failed)  # type: ignore[arg-type]
     assert found is failed if isinstance(error, NoNodeError) else isinstance(found, RefusedError)
 
 
@@ -496,4 +497,4 @@ def test_a_create_is_for_one_session() -> None:
     """Sent in the next one, it would make a node that no ticket has."""
     ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *_: None)
     call: Any = SimpleNamespace(session=SimpleNamespace(link=link, post=print))
-    assert requests.send_create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None).session == 7
+    assert request_sender.send_create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None).session == 7

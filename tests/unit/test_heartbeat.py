@@ -9,7 +9,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 
 from zkconcurrent._engine.heartbeat import Heartbeat
-from zkconcurrent._engine.registry import Registry
+from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._protocol.lease import Lease
 
 TIMEOUT = 6.0

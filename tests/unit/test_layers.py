@@ -20,6 +20,7 @@ LAYERS = [
     {"_arguments"},
     {"_kazoo"},
     {"_engine", "_recipes"},
+    {"_observe"},
     {"_client", "_threads.base"},
     {"_threads"},
     {"aio", "metrics", "tree"},
@@ -27,7 +28,7 @@ LAYERS = [
     {"celery", "otel", "prometheus", "tooz", "_command"},
     {"__main__"},
 ]
-PURE = {"_protocol", "_recipes", "_engine.patience", "_engine.registry"}
+PURE = {"_protocol", "_recipes", "_engine.patience", "_engine.ticket_registry"}
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent"}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_once import in_part, sent
 from zkconcurrent import ForeignNodeError, RefusedError
-from zkconcurrent._engine.registry import Registry
+from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.node_names import unique_prefix
 from zkconcurrent._protocol.operations import (

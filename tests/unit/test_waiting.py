@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zkconcurrent._engine.driver import Call
-from zkconcurrent._runtime.waiting import Steps, wait
+from zkconcurrent._runtime.wait_loops import Steps, wait
 
 
 @pytest.mark.fault(205)

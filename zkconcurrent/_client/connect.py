@@ -15,7 +15,6 @@ from typing import Any, NoReturn, TypeAlias
 
 from .._arguments.certificates import check_files
 from .._arguments.limits import check_positive, check_seconds
-from .._engine.long_waits import LONG
 from .._engine.session import Session
 from .._errors import ClientError
 from .._kazoo.addresses import shown
@@ -24,6 +23,7 @@ from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST, Transport
 from .._memory import process
+from .._observe.long_waits import LONG
 from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
 from .._runtime import serving, this_process

@@ -88,13 +88,13 @@ class Holder:
         self._given_up = True
         if self._lock is not None:
             self._lock.cancel_waits()
-        self.end(success=False)
+        self.finish(success=False)
 
     def failures(self) -> str:
         """Return what the last attempts to connect came to, as the end of a message."""
         return "" if self._client is None else f": {failures(self._client)}"
 
-    def end(self, *, success: bool) -> None:
+    def finish(self, *, success: bool) -> None:
         """End the hold; `success`: the command has succeeded."""
         self._orders.put(success)
 

@@ -343,7 +343,7 @@ class _Run:
         self._outcome.tokens = tokens
         self._outcome.waited = self._granted - self._found.began
         if self.phase == "leaving":
-            self._holder.end(success=False)
+            self._holder.finish(success=False)
         elif not self._holder.lease()[0]:
             self._error = CommandError(Exit.LOST, "the lock was lost before the command began")
             self._release()
@@ -437,7 +437,7 @@ class _Run:
         # Wait for the mark as long as no other client can hold the lock.
         patience = max(RELEASE_PATIENCE, self._holder.lease()[0] if self._marks else 0)
         self._deadline = boot_clock() + patience
-        self._holder.end(success=success)
+        self._holder.finish(success=success)
 
 
 def _note(number: int, frame: object) -> None:

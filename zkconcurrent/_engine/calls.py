@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from .._kazoo.replies import no_wakeup
-from .._runtime.waiting import WakeUp, WhyEnd
+from .._runtime.wait_loops import WakeUp, WhyEnd
 from .driver import Call
 from .session import Session
 

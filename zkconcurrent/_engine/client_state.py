@@ -21,7 +21,7 @@ from .._runtime.clock import boot_clock, monotonic
 from .._runtime.live_set import LiveSet
 from .._runtime.stacks import frames_from
 from .._runtime.this_process import new_uuid
-from .registry import Registry
+from .ticket_registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002  # seconds

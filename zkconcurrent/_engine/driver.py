@@ -1,4 +1,4 @@
-"""The driver: the life of a call, which runs recipes against ZooKeeper, as steps that `waiting` resumes.
+"""The driver: the life of a call, which runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
 
 A `Call` begins, runs one recipe after the other, sleeps, and ends or is abandoned. How an operation of a recipe is
 performed is told in `operations`, and until when a recipe may wait in `patience`.
@@ -31,14 +31,12 @@ from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, 
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import TRIES, check_not_interrupted
-from .._runtime.waiting import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
-from .deadlocks import WaitCheck
+from .._runtime.serving import in_listener
+from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
 from .keeper import STUCK_AFTER
-from .long_waits import LongWait
-from .operations import POLICIES
+from .operation_runner import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
-from .telling import Story, in_listener
 
 T = TypeVar("T")
 # How often a wait by the wall clock reads it, as the clock may be set.
@@ -62,7 +60,7 @@ class Call:
         given_up: in the wait of a condition, the ticket of the hold that the wait releases. `abandon_by_loop` discards
             this ticket too.
         part_of: a weak reference to the `Calls` to which this call belongs; None if there is none.
-        wake: ends the call's sleep; see `waiting`.
+        wake: ends the call's sleep; see `wait_loops`.
         deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
             thread's call.
         finished: the call was abandoned, or has left its hand-off.
@@ -96,9 +94,10 @@ class Call:
     part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
     refused: str | None = None
-    story: Story | None = None
-    long_wait: LongWait | None = None
-    check: WaitCheck | None = None
+    # The layers above make these three `Story`, `LongWait` and `WaitCheck`.
+    story: Any = None
+    long_wait: Any = None
+    check: Any = None
     label: str | None = None
     for_block = False
     of_library = False
@@ -198,9 +197,9 @@ class Call:
     def outlast(
         self, make: Callable[[], Recipe[T]], until: float, since: float, strike: Callable[[BaseException], object]
     ) -> Steps[T | None]:
-        """Run a recipe that must come to its end: as `waiting.outlast`, also where an error strikes between two sleeps.
+        """Run a recipe that must come to its end, as `wait_loops.outlast`.
 
-        Then another recipe begins: see `run`.
+        Where an error strikes between two sleeps, another recipe begins: see `run`.
         """
         for _ in range(TRIES):
             try:

@@ -22,8 +22,8 @@ from .._protocol.ticket import State, Ticket
 from .._runtime.event_loop import running_task, warn
 from .._runtime.identity import ended, holds_of, is_task
 from .._runtime.live_set import LiveSet
-from .loss import Loss, LossObserver
 from .loss_cause import cause_of, why_lost
+from .loss_signal import Loss, LossObserver
 from .session import LeftTickets, Session
 
 T = TypeVar("T")
@@ -254,7 +254,7 @@ class PathState:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
+    def new_hold(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
         """Make the granted ticket a hold of `owner`.
 
         Args:
@@ -289,7 +289,7 @@ class PathState:
             self.tell_lost(ticket)
         return hold
 
-    def take_more(self, tickets: Sequence[Ticket], role: str, owner: int, size: int) -> None:
+    def new_holds(self, tickets: Sequence[Ticket], role: str, owner: int, size: int) -> None:
         """Make the granted tickets, of `size` in all, holds of `owner` beside its others; they are lost together."""
         with self.session.lock:
             for before in self.all(role):
@@ -381,7 +381,7 @@ class PathState:
         with self.session.lock:
             if self.own(hold.role, hold.owner) is not hold:
                 return True
-            self.session.teller.note(hold.ticket)
+            self.session.observer.ending(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
                 return False
             # The ticket goes on, in another story and as another's hold.

@@ -20,12 +20,12 @@ import math
 import weakref
 from collections.abc import Callable
 
+from .._protocol.deadlock_cycle import AFTER
 from .._protocol.operations import Recipe, SessionExpired
 from .._protocol.ticket import Ticket
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.live_set import LiveSet
-from .._runtime.waiting import Steps
-from .deadlocks import AFTER
+from .._runtime.wait_loops import Steps
 from .driver import Call
 from .holds import Hold
 from .session import Session

@@ -33,20 +33,18 @@ from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import end_with_process
+from .._runtime.serving import in_listener
 from .client_state import ClientState, log_all
-from .deadlocks import Deadlocks
+from .connection_listener import Listener
 from .deletes import Deletes
 from .heartbeat import Heartbeat
-from .hold_limits import HoldLimits
 from .keeper import IDLE_BEAT, Keeper
-from .listener import Listener
-from .long_waits import LongWaits
 from .loss_cause import complete, of_end, why_lost
+from .observer import Observer
 from .path_directory import PathDirectory, PathStateT
-from .registry import Registry
 from .spares import Spares
-from .telling import Teller, in_listener
-from .watches import Watches
+from .ticket_registry import Registry
+from .watch_removals import Watches
 
 log = logging.getLogger("zkconcurrent")
 losses = logging.getLogger("zkconcurrent.losses")
@@ -96,10 +94,7 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
-        long_waits: the waits that are logged.
-        deadlocks: the searches for deadlocks.
-        teller: tells listeners of acquires and holds.
-        hold_limits: the limits of holds.
+        observer: what looks on.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -126,10 +121,7 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)
         self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
-        self.long_waits = LongWaits(self, self.keeper)
-        self.deadlocks = Deadlocks(self, self.keeper)
-        self.teller = Teller(self, self.keeper)
-        self.hold_limits = HoldLimits(self, self.teller)
+        self.observer = Observer()
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
@@ -264,8 +256,6 @@ class Session(ClientState):
             now = self.time()
             if not self.registry.grant(ticket, now):
                 return False
-            if ticket.limit is not None:
-                self.hold_limits.go_on(ticket.limit)
         if ticket.lease.end < now + ticket.lease.timeout / 2:
             # The proof of this grant is rather old, so the heartbeat renews the lease at once.
             self.heartbeat.hurry()
@@ -307,7 +297,7 @@ class Session(ClientState):
         """Note that the server has nothing of a ticket any more."""
         with self.lock:
             # R1, as in `discard`.
-            self.teller.note(ticket)
+            self.observer.ending(ticket)
             self.registry.mark_deleted(ticket)
 
     def end_holds_past_lease(self) -> None:
@@ -338,7 +328,7 @@ class Session(ClientState):
                 complete(ticket, self.clock())
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
-                self.teller.note(ticket)
+                self.observer.ending(ticket)
                 # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
                 # interrupted this thread may have removed the ticket.
                 with suppress(ValueError):
@@ -362,7 +352,7 @@ class Session(ClientState):
         """
         with self.lock:
             # R1: the story finds the end of the hold, once it is looked at.
-            self.teller.note(ticket)
+            self.observer.ending(ticket)
             held = ticket.state is State.HELD
             if not self.registry.discard(ticket):
                 return False
@@ -383,7 +373,7 @@ class Session(ClientState):
         self.listener.hint()
         self.run_posted()
         self.sweep()
-        self.hold_limits.end_due(self.clock())
+        first_due = self.observer.end_due(self.clock())
         self.end_holds_past_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
@@ -402,10 +392,8 @@ class Session(ClientState):
         self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
-            pause = max(0.0, min(pause, self.registry.lease.end - now, self.hold_limits.due - now))
-        self.long_waits.report_due()
-        pause = self.deadlocks.search_due(pause)
-        self.teller.report_due(suspect=self._suspect, changed=self._suspect is not suspect)
+            pause = max(0.0, min(pause, self.registry.lease.end - now, first_due - now))
+        pause = self.observer.report_due(pause, suspect=self._suspect, changed=self._suspect is not suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
@@ -422,7 +410,7 @@ class Session(ClientState):
         if now - self._stopped_since < (0 if self.link.was_connected else IDLE_BEAT / 2):
             return False
         left = self.registry.tickets or self.registry.deletes or self.registry.lost or self.dropped or self.posted
-        begun = self.keeper.to_start or self.unlogged or self.teller.untold
+        begun = self.keeper.to_start or self.unlogged or self.observer.has_left
         return not (left or begun or self.calls or self.directory.states())
 
     # -- objects that come and go -------------------------------------------------------------------------------------
@@ -516,7 +504,6 @@ class Session(ClientState):
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.keeper.to_start.clear()
-        self.teller.untold.clear()
         self.posted.clear()
         self.calls.clear()
         self.calls_on_top.clear()

@@ -47,11 +47,11 @@ class LargeMessages:
         # How many connections in a row were lost with one under way.
         self._losses = 0
 
-    def begin(self, length: int, *, is_reply: bool) -> None:
+    def start(self, length: int, *, is_reply: bool) -> None:
         """Note that kazoo's thread begins to read a reply, or to write a request."""
         self.length, self._is_reply, self._since = length, is_reply, self._opening.clock()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Note that all of it has passed."""
         self.length = 0
 

@@ -38,7 +38,7 @@ class SendLock:
         self.sending = False
         self.unsent = b""
 
-    def take(self, tries: int = TURN_TRIES) -> bool:
+    def acquire(self, tries: int = TURN_TRIES) -> bool:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
 
         Args:

@@ -51,9 +51,9 @@ from kazoo.protocol.states import KeeperState
 from .large import LARGE, LargeMessages
 from .opening import CONNECTED_STATES, Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
-from .renewal import Renewal
 from .requests import TooLarge, refuse_of_other_sessions
 from .send_lock import SendLock
+from .socket_swap import Renewal
 from .sockets import Files, Poller, Ready, Socket, WakeupSocket, decrypted, raise_interrupt, receive, wait_for_files
 from .watches import OF_DATA, withdraw_removals
 
@@ -290,7 +290,7 @@ class Transport:
             timeout: how long sending that rest may take, in seconds.
             closes: the block sends the last request of all, which may go out beside that of a caller.
         """
-        if turn.take():
+        if turn.acquire():
             try:
                 if turn.unsent:
                     self.parts.write(turn.unsent, timeout)
@@ -345,13 +345,13 @@ class Transport:
         if self.opening.until is not None:
             return self.opening.read(sock, length)
         if length > LARGE:
-            self.large.begin(length, is_reply=True)
+            self.large.start(length, is_reply=True)
         if self._direct and type(sock) is Socket:
             reply = self._read_ahead(sock, length, timeout)
         else:
             reply = self._kazoo.read(length, timeout)
         if length > LARGE:
-            self.large.end()
+            self.large.finish()
         return reply
 
     def _write(self, message: bytes, timeout: float) -> None:
@@ -359,9 +359,9 @@ class Transport:
         if len(message) <= LARGE:
             self._kazoo.write(message, timeout)
             return
-        self.large.begin(len(message), is_reply=False)
+        self.large.start(len(message), is_reply=False)
         self._kazoo.write(message, timeout)
-        self.large.end()
+        self.large.finish()
 
     @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> object:
@@ -452,7 +452,7 @@ class Transport:
                 raise self._handler.timeout_exception("socket time-out during read")
         turn = self._turn
         # If the turn is not free, a caller is sending now.
-        if turn is not None and turn.sending and turn.take(0):
+        if turn is not None and turn.sending and turn.acquire(0):
             turn.lock.release()
         reply = bytes(ahead[:length])
         del ahead[:length]

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 
 from .changes import READ, Change, Delete, Ids, Opened, Operation
 from .rights import allows
+from .server_watches import Watches
 from .tree import Applied, Tree
-from .watches import Watches
 
 
 class Limits(NamedTuple):

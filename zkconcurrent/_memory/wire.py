@@ -17,8 +17,8 @@ from typing import ClassVar, TypeVar
 from .changes import ADMIN, CHANGED, CHILD, CREATED, DELETED, READ, Code, Refused
 from .fields import INT, LONG, Malformed, Reader, pack_buffer, pack_stat, pack_string, pack_strings
 from .rights import allows
+from .server_watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, ONCE, PERSISTENT, RECURSIVE
 from .service import Service
-from .watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, ONCE, PERSISTENT, RECURSIVE
 from .writes import WRITES, pack_failure, pack_results, read_multi
 
 T = TypeVar("T")

@@ -1,17 +1,23 @@
-"""The threads of this process that serve others: a call that waits on one of them would wait for itself.
+"""The threads on which a call would wait for itself: those that serve others, and those that call listeners.
 
-A program's code does run there: the garbage collector runs finalizers on any thread.
+A program's code does run on the first, too: the garbage collector runs finalizers on any thread.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from .stacks import frames_from
+
 threads: set[int] = set()
-"""Their numbers, as `threading.get_ident` returns them."""
+"""The numbers of those that serve others, as `threading.get_ident` returns them."""
+
+# The threads that may be calling listeners now: an interrupt may leave one behind.
+_calling: set[int] = set()
 
 
 @contextmanager
@@ -25,6 +31,26 @@ def serving() -> Iterator[None]:
         threads.discard(threading.get_ident())
 
 
+def call_listeners(calls: Callable[[], object]) -> None:
+    """Run what calls listeners, which `in_listener` then tells from all others."""
+    _calling.add(threading.get_ident())
+    try:
+        calls()
+    finally:
+        _calling.discard(threading.get_ident())
+
+
+def in_listener() -> bool:
+    """Return whether the caller is a listener, which must not wait."""
+    if threading.get_ident() not in _calling:
+        return False
+    if any(frame.f_code is _CALLS for frame in frames_from(sys._getframe(1))):
+        return True
+    _calling.discard(threading.get_ident())
+    return False
+
+
+_CALLS = call_listeners.__code__
 if hasattr(os, "register_at_fork"):
     # A forked child has none of them, and a thread of its own may have the number of one.
     os.register_at_fork(after_in_child=threads.clear)

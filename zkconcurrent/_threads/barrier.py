@@ -18,9 +18,9 @@ from .._protocol.operations import OutOfReach, Recipe, Requeue
 from .._recipes.barrier import abort, finish, give_up, outlast, read_state, reset, wait, withdraw
 from .._recipes.barrier_state import BarrierContent, BarrierView, Party, most_parties
 from .._recipes.destroy import Users, destroy
-from .._runtime import waiting
+from .._runtime import wait_loops
 from .._runtime.stacks import frames_from
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.node_data import node_data
 from .base.primitive import Primitive, discard_result, kind_of
 
@@ -147,7 +147,7 @@ class Barrier(Primitive):
             late: deque[BaseException] = deque(maxlen=1)
             # If the client can't report that the party leaves, the others learn it from the party's missing node.
             with suppress(ZkConcurrentError, Requeue):
-                yield from waiting.outlast(self._departing(call, party, error, late), late.append)
+                yield from wait_loops.outlast(self._departing(call, party, error, late), late.append)
             if late:
                 raise late.pop() from error
             raise
@@ -176,7 +176,7 @@ class Barrier(Primitive):
     def _act(self, party: Party) -> None:  # noqa: ARG002
         # `_acting` finds the party on the stack.
         assert self._action is not None
-        waiting.call_user(self._action)
+        wait_loops.call_user(self._action)
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):

@@ -16,7 +16,7 @@ from .._kazoo.link import KazooClient
 from .._recipes.condition import notify, pass_on
 from .._runtime.interrupts import TRIES
 from .._runtime.public import ErrorKind, Traceback
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.condition_wait import ConditionWait
 from .base.lock_base import core_of
 from .base.primitive import Primitive, discard_result, kind_of
@@ -197,7 +197,7 @@ class Condition(Primitive):
 
     def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
         """Restore the hold; return the last interrupt, for the caller to raise: a raise here would undo the grant."""
-        if not wait.end():
+        if not wait.finish():
             return None
         calls = Calls(self._session)
         return self._await(calls, wait.reacquire(calls, struck))

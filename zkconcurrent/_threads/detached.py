@@ -10,16 +10,16 @@ from .._arguments.limits import check_int
 from .._engine.driver import Call
 from .._engine.holds import PathState, Possession
 from .._engine.session import Session
-from .._engine.telling import Story
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
+from .._observe.stories import Story
 from .._protocol.node_names import as_detached
 from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.live_set import LiveSet
 from .._runtime.this_process import new_uuid
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.lock_base import Acquirable, QueuedPrimitive
 from .base.node_data import node_data, waiter_data
 from .base.primitive import kind_of
@@ -148,7 +148,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         check_wait = core.wait_check(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, check_wait=check_wait)
         held = yield from call.run(recipe, deadline)
-        self._session.long_waits.ended(call, acquired=held is not None)
+        core.observation.long_waits.ended(call, acquired=held is not None)
         if held is None:
             return False
         self._acquired = me, self._session.now()

@@ -18,7 +18,7 @@ from .._protocol.ticket import State, Ticket
 from .._recipes.destroy import destroy
 from .._recipes.double_barrier import enter, leave, tree, withdraw
 from .._runtime.public import ErrorKind, Traceback
-from .._runtime.waiting import Steps, outlast
+from .._runtime.wait_loops import Steps, outlast
 from .base.node_data import node_data
 from .base.primitive import Primitive, kind_of, reports_loss
 

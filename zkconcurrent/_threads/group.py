@@ -10,8 +10,8 @@ from typing import NoReturn, TypeVar
 from .._arguments.paths import check_name
 from .._engine.driver import Call
 from .._engine.holds import PathState, Possession
-from .._engine.loss import Loss
 from .._engine.loss_cause import words
+from .._engine.loss_signal import Loss
 from .._engine.session import Session, losses
 from .._errors import ClientError, LossCause
 from .._protocol.ticket import LossRecord
@@ -19,7 +19,7 @@ from .._recipes.group import Member, members, next_members, stay
 from .._runtime.interrupts import insist
 from .._runtime.public import ErrorKind, Self, Traceback, public
 from .._runtime.this_process import new_uuid
-from .._runtime.waiting import Steps, wait
+from .._runtime.wait_loops import Steps, wait
 from .base.node_data import node_data
 from .base.primitive import Primitive, check_timeout, kind_of
 

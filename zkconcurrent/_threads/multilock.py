@@ -20,7 +20,7 @@ from .._arguments.functions import check_callbacks
 from .._engine.calls import Calls
 from .._engine.driver import Call
 from .._engine.holds import Hold
-from .._engine.loss import JointLoss
+from .._engine.loss_signal import JointLoss
 from .._errors import ZkConcurrentError
 from .._protocol.rules import READ
 from .._protocol.ticket import State
@@ -28,7 +28,7 @@ from .._runtime.identity import Task
 from .._runtime.interrupts import insist
 from .._runtime.public import Named
 from .._runtime.stacks import in_generator
-from .._runtime.waiting import Steps, ends_by_itself
+from .._runtime.wait_loops import Steps, ends_by_itself
 from .base.callbacks import Callbacks
 from .base.cancel import cancel_waits
 from .base.contender import Contender

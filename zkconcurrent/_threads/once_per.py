@@ -20,7 +20,7 @@ from .._protocol.operations import OutOfReach, Recipe
 from .._recipes.once import Mark, take_turn, while_held, write
 from .._runtime.clock import boot_clock, in_words
 from .._runtime.public import public
-from .._runtime.waiting import Steps, wait
+from .._runtime.wait_loops import Steps, wait
 from .base.lock_base import LockBase, core_of
 from .base.lock_core import LockCore
 from .base.node_data import node_data

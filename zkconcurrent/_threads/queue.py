@@ -13,7 +13,7 @@ from .._kazoo.link import KazooClient
 from .._protocol.operations import SessionExpired
 from .._recipes.queue import manage
 from .._recipes.queue.order import DELAY, FLOAT, LIFO, PRIORITY, delayed_prefix, ranked_prefix
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.primitive import check_delay, discard_result
 from .base.queue_base import QueueBase
 

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._engine.deadlocks import OnDeadlock
 from .._engine.driver import Call
-from .._engine.hold_limits import AfterLimit
 from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
+from .._observe.deadlock_search import OnDeadlock
+from .._observe.hold_limits import AfterLimit
 from .._protocol.operations import Recipe
 from .._protocol.rules import READ, WRITE
 from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.lock_base import core_of
 from .base.node_data import node_data
 from .base.primitive import OnLost, OnSuspect, PickledByPath, kind_of

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
 from .._engine.driver import Call
-from .._engine.hold_limits import AfterLimit
 from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
+from .._observe.hold_limits import AfterLimit
 from .._protocol.operations import Children, Get, Recipe, Sync
 from .._protocol.permits import ADDED
 from .._protocol.rules import MUTEX, PERMIT
@@ -22,7 +22,7 @@ from .._runtime.event_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.stacks import in_generator
 from .._runtime.this_process import new_uuid
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .base.contender import Contender
 from .base.lock_base import LockBase
 from .base.lock_core import Line, LockCore
@@ -80,7 +80,7 @@ class PermitCore(LockCore):
 
     # -- to acquire ----------------------------------------------------------------------------------------------
 
-    def take(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
+    def acquire_permits(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
         """Take permits for `owner`, in this call; return whether it did. See `told_steps`."""
 
         def too_few(size: int) -> None:
@@ -103,16 +103,16 @@ class PermitCore(LockCore):
         if wait:
             self.note_wait(call, owner, deadline)
         taken = yield from call.run(recipe, deadline)
-        self.session.long_waits.ended(call, acquired=taken is not None)
+        self.observation.long_waits.ended(call, acquired=taken is not None)
         if taken is None:
             return False
         leases, size = taken
         self.path_state.note(size)
         for lease in leases:
             lease.label = self.label
-        self.path_state.take_more(leases, PERMIT.role, owner, size)
+        self.path_state.new_holds(leases, PERMIT.role, owner, size)
         if self.limit is not None:
-            self.session.hold_limits.add(self.limit, leases)
+            self.observation.hold_limits.add(self.limit, leases)
         self.log_acquired(*leases)
         return True
 
@@ -312,7 +312,8 @@ class Semaphore(LockBase):
         if (hold := core.mine()) is not None:
             core.check(hold)
         call = core.call(cancellable=wait)
-        return self._await(call, core.told_steps(call, wait, owner, core.take(call, permits, wait, deadline, owner)))
+        steps = core.acquire_permits(call, permits, wait, deadline, owner)
+        return self._await(call, core.told_steps(call, wait, owner, steps))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.

@@ -14,7 +14,7 @@ from .._errors import ForeignNodeError
 from .._kazoo.link import KazooClient
 from .._recipes.value import Seen, ValueLayout, read_or_make, wait_until
 from .._runtime.public import public
-from .._runtime.waiting import Steps, call_user
+from .._runtime.wait_loops import Steps, call_user
 from .base.primitive import kind_of
 from .base.value_base import BaseValue
 

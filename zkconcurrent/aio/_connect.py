@@ -13,7 +13,7 @@ from .._client.connect import Client, prepare
 from .._engine.driver import Call
 from .._engine.session import Session
 from .._runtime.public import ErrorKind, Traceback, public
-from .._runtime.waiting import call_soon
+from .._runtime.wait_loops import call_soon
 from ._tasks import Pending, in_background
 
 

@@ -8,7 +8,7 @@ from .._engine.driver import Call
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.public import ErrorKind, Traceback
-from .._runtime.waiting import Steps
+from .._runtime.wait_loops import Steps
 from .._threads import detached as _detached
 from .._threads.base.primitive import not_held, reports_loss
 from ._losses import Holding

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final
 
-from .._engine.deadlocks import OnDeadlock
-from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
+from .._observe.deadlock_search import OnDeadlock
+from .._observe.hold_limits import AfterLimit
 from .._runtime.public import Self
 from .._threads import lock as _lock
 from .._threads.base import lock_base, revocable

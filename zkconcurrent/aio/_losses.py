@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from .._engine.loss import Loss
+from .._engine.loss_signal import Loss
 from .._engine.session import Session
 from .._errors import LockLostError
 from .._runtime.interrupts import check_depth
 from .._runtime.public import ErrorKind, Traceback, public
-from .._runtime.waiting import call_soon
+from .._runtime.wait_loops import call_soon
 from .._threads.base.primitive import OnLost, OnSuspect
 
 H = TypeVar("H", covariant=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-from .._engine.deadlocks import OnDeadlock
 from .._kazoo.link import KazooClient
+from .._observe.deadlock_search import OnDeadlock
 from .._runtime.public import public
 from .._threads.base.primitive import OnLost, OnSuspect
 from .._threads.namespace import BasePath, check_names, named, opened

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
 from .._runtime.public import ErrorKind, Traceback, public
-from .._runtime.waiting import wait_async
+from .._runtime.wait_loops import wait_async
 from .._threads.once_per import Job, Periods, Turn
 from .._threads.synchronized import Args, Function, Kind, KwArgs, calls_are, name_of
 from ._rlock import RLock

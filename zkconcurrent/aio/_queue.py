@@ -12,7 +12,7 @@ from .._engine.driver import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import ItemCall
 from .._runtime.public import ErrorKind, Traceback, public
-from .._runtime.waiting import Steps, wait_async
+from .._runtime.wait_loops import Steps, wait_async
 from .._threads import queue as _queue
 from .._threads.base import queue_base as _queue_base
 from ._tasks import AnyTask, Pending, is_thrown_away, of_tasks

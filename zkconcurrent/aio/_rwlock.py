@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._engine.deadlocks import OnDeadlock
-from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
+from .._observe.deadlock_search import OnDeadlock
+from .._observe.hold_limits import AfterLimit
 from .._threads import rwlock as _rwlock
 from .._threads.base.primitive import OnLost, OnSuspect
 from ._lock import RevocableLock

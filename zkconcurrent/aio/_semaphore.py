@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .._engine.hold_limits import AfterLimit
 from .._kazoo.link import KazooClient
+from .._observe.hold_limits import AfterLimit
 from .._threads import semaphore as _semaphore
 from .._threads.base.primitive import OnLost, OnSuspect
 from .._threads.semaphore import PermitCore

@@ -25,7 +25,7 @@ from .._errors import ClientError, ZkConcurrentError
 from .._runtime.identity import ended, of_caller, of_task, release_at_end
 from .._runtime.process_exit import waits_for_library
 from .._runtime.public import Named, public
-from .._runtime.waiting import Resumable, Steps, call_soon, wait, wait_async
+from .._runtime.wait_loops import Resumable, Steps, call_soon, wait, wait_async
 from .._runtime.worker import Worker
 from .._threads.base.lock_core import LockCore
 from .._threads.base.settling import exits_out_of_reach

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from .._engine.deadlocks import AGAIN_AFTER
 from .._errors import DeadlockEdge
 from .._kazoo import full_paths
 from .._kazoo.link import KazooClient, Link
 from .._kazoo.replies import kazoo_errors, node_of
-from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter, queue_of, search
+from .._observe.deadlock_search import AGAIN_AFTER
+from .._protocol.deadlock_cycle import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter, queue_of, search
 from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Node
 from .._protocol.rules import PERMIT, is_of_kazoo, role_of

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._arguments.limits import check_seconds
-from .._engine.telling import in_listener
 from .._errors import ClientError
 from .._kazoo.link import KazooClient, Link
 from .._kazoo.replies import Reply, failure, kazoo_errors, no_wakeup
@@ -14,6 +13,7 @@ from .._kazoo.requests import TooLarge
 from .._protocol.operations import Busy, ConnectionLost, SessionExpired
 from .._runtime.clock import monotonic
 from .._runtime.event_loop import check_may_block
+from .._runtime.serving import in_listener
 
 _TOGETHER = 500
 # The errors that concern a single node: it is gone, may not be read, or has a name that no node can have.

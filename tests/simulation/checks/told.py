@@ -7,7 +7,7 @@ from tests.simulation.subjects.detached import DetachedRun
 from tests.simulation.world.client import Process
 from tests.simulation.world.run import Run
 from tests.simulation.world.world import Violation
-from zkconcurrent._engine import telling
+from zkconcurrent._observe import stories
 
 
 def _fail(_: object) -> None:
@@ -22,15 +22,15 @@ def hear(run: Run) -> dict[Process, Grammar]:
     """
     told = {process: Grammar(lambda _: run.world.point()) for process in run.processes}
     for process, grammar in told.items():
-        telling.add(_fail, process.session)
-        telling.add(grammar, process.session)
+        stories.add(_fail, process.session)
+        stories.add(grammar, process.session)
     end, to_the_end = run.checks.end, run.to_the_end
 
     def at_rest() -> None:
         end()
         for process, grammar in told.items():
-            if process.alive and process.session.teller.untold:
-                raise Violation(f"{process.name} has yet to tell {list(process.session.teller.untold)}")
+            if process.alive and (left := process.session.observer.has_left):
+                raise Violation(f"{process.name} has yet to tell {left}")
             # Another process may have ended the hold of a detached lock's owner: only a release would tell.
             if process.alive and grammar.open() and not isinstance(run, DetachedRun):
                 raise Violation(f"{process.name} never told the end of {grammar.open()}")
@@ -39,7 +39,7 @@ def hear(run: Run) -> dict[Process, Grammar]:
         try:
             return to_the_end()
         finally:
-            telling.registered.clear()
+            stories.registered.clear()
             for grammar in told.values():
                 if grammar.wrong:
                     raise Violation(grammar.wrong[0])

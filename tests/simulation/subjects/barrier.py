@@ -26,7 +26,7 @@ from zkconcurrent._protocol.operations import Failure, Node
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier_state import ROLE, ArrivalIndexes, BarrierContent, Party
-from zkconcurrent._runtime.waiting import Steps, wait
+from zkconcurrent._runtime.wait_loops import Steps, wait
 from zkconcurrent._threads.barrier import Barrier
 
 PATH = "/app/b"

@@ -14,7 +14,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._memory import changes
-from zkconcurrent._memory.watches import ANY_WATCH
+from zkconcurrent._memory.server_watches import ANY_WATCH
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.double_barrier import READY, ROLE
 from zkconcurrent._threads.double_barrier import DoubleBarrier

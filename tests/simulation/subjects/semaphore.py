@@ -18,7 +18,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
-from zkconcurrent._memory.watches import CHILDREN_WATCH
+from zkconcurrent._memory.server_watches import CHILDREN_WATCH
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.permits import count
 from zkconcurrent._protocol.rules import MUTEX, PERMIT, blocker

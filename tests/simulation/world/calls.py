@@ -24,7 +24,7 @@ from tests.simulation.world.workload import SLACK, Worker
 from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._memory import changes
-from zkconcurrent._memory.watches import ANY_WATCH
+from zkconcurrent._memory.server_watches import ANY_WATCH
 
 RESCUE = 30.0  # when those who wait for ever are let go, in seconds
 AGAIN = 5.0

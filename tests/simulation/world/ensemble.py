@@ -41,8 +41,8 @@ from zkconcurrent._kazoo.requests import CreateContainer
 from zkconcurrent._kazoo.watches import TREE, AddWatch, RemoveWatches
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.changes import Change, Checked, Made, Operation, Refused, Removed, Stat, Step, Written
+from zkconcurrent._memory.server_watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, RECURSIVE, Watches
 from zkconcurrent._memory.tree import Applied, Node, Tree
-from zkconcurrent._memory.watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, RECURSIVE, Watches
 from zkconcurrent._protocol.operations import Names
 
 TICK = 1.0  # of the servers, in seconds: no timeout is below two

@@ -19,11 +19,11 @@ from tests.simulation.world.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
-from zkconcurrent._engine import watches
+from zkconcurrent._engine import watch_removals
 from zkconcurrent._engine.client_state import ClientState
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.keeper import IDLE_BEAT
-from zkconcurrent._engine.operations import POLICIES
+from zkconcurrent._engine.operation_runner import POLICIES
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Children, WaitGone
 from zkconcurrent._protocol.ticket import State
@@ -459,7 +459,7 @@ def quietly() -> Iterator[None]:
             patch.object(log, "disabled", True),
             patch.object(waits, "disabled", True),
             patch.object(ClientState, "warn_later", _only_wake),
-            patch.object(watches, "LINGER", 2 * IDLE_BEAT),
+            patch.object(watch_removals, "LINGER", 2 * IDLE_BEAT),
         ):
             warnings.simplefilter("ignore", ResourceWarning)
             yield

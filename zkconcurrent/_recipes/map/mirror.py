@@ -8,8 +8,8 @@ missing. So an older result, which a slow thread brings late, does not bring the
 The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies current: it runs the
 steps of each copy that was woken. For each it sets a recursive watch, reads the entries behind a `sync`, and then reads
 each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a watch, as it looks for
-watchers of exactly that path. So `_kazoo/transport.py` passes the path of each event on, and `_engine/registry.py`
-keeps those below a watched path. One-shot watches would work on older servers. But each new key would cost every client
+watchers of exactly that path. So `_kazoo/transport.py` passes the path of each event on, and the ticket registry keeps
+those below a watched path. One-shot watches would work on older servers. But each new key would cost every client
 a listing, and each entry a watch.
 
 A tombstone stays until every call that began earlier has ended.

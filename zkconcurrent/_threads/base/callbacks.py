@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from ..._engine.session import Session, log
+from ..._observe.observation import observation
 from .primitive import OnLost, OnSuspect
 
 
@@ -31,7 +32,7 @@ class Callbacks:
         """If there is an `on_suspect`, have the keepers of these sessions check whether a hold has become suspect."""
         if self._on_suspect is not None:
             for session in sessions:
-                session.teller.wary.add(self)
+                observation(session).teller.wary.add(self)
 
     @abstractmethod
     def _outlook(self) -> tuple[bool, float]:

@@ -11,7 +11,7 @@ from functools import partial
 
 from ..._engine.driver import Call
 from ..._errors import WaitCancelledError
-from ..._runtime.waiting import Resumable, end_early
+from ..._runtime.wait_loops import Resumable, end_early
 
 _WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left"
 

@@ -39,7 +39,7 @@ from ..._recipes.lock import acquire, contenders, list_queue, try_acquire
 from ..._runtime.events import AutoResetEvent
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import public
-from ..._runtime.waiting import Steps, wait
+from ..._runtime.wait_loops import Steps, wait
 from .lock_base import LockBase
 from .lock_core import LockCore
 

@@ -11,7 +11,7 @@ from ..._protocol.ticket import LossRecord, State
 from ..._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ..._recipes.nodes import PathCheck
 from ..._runtime.interrupts import FRAMES, TRIES, check_depth
-from ..._runtime.waiting import Steps, outlast
+from ..._runtime.wait_loops import Steps, outlast
 from .lock_core import LockCore
 from .node_data import node_data
 
@@ -67,7 +67,7 @@ class ConditionWait:
             raise lost_error(hold)
         return True
 
-    def end(self) -> bool:
+    def finish(self) -> bool:
         """End the wait; return whether the lock was released and must be acquired again. A second call changes nothing.
 
         Never waits.

@@ -17,7 +17,7 @@ from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient, TransactionRequest
 from ..._runtime.clock import ago
 from ..._runtime.public import public
-from ..._runtime.waiting import wait
+from ..._runtime.wait_loops import wait
 from .lock_core import LockCore
 from .primitive import kind_of
 

@@ -13,19 +13,19 @@ from typing import Generic, TypeVar
 from ..._arguments.functions import check_callbacks
 from ..._arguments.limits import check_label
 from ..._engine.calls import Calls
-from ..._engine.deadlocks import OnDeadlock, check_on_deadlock
 from ..._engine.driver import Call
-from ..._engine.hold_limits import AfterLimit, Limit
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
 from ..._engine.patience import CLEAN_UP_PATIENCE
 from ..._errors import LockLostError, ZkConcurrentError
 from ..._kazoo.link import KazooClient
+from ..._observe.deadlock_search import OnDeadlock, check_on_deadlock
+from ..._observe.hold_limits import AfterLimit, Limit
 from ..._protocol.rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from ..._runtime.public import ErrorKind, Traceback
-from ..._runtime.waiting import Steps
+from ..._runtime.wait_loops import Steps
 from .callbacks import Callbacks
 from .contender import Contender
 from .held import Held, TransactionT, guard

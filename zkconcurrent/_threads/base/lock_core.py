@@ -11,17 +11,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from ..._engine.deadlocks import OnDeadlock
 from ..._engine.driver import Call
-from ..._engine.hold_limits import Limit
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
-from ..._engine.long_waits import log as long_waits
-from ..._engine.loss import Loss
 from ..._engine.loss_cause import why_lost
+from ..._engine.loss_signal import Loss
 from ..._engine.session import log, losses
-from ..._engine.telling import Story
-from ..._engine.telling import registered as listeners
 from ..._errors import LockLostError, ZkConcurrentError
+from ..._observe.deadlock_search import OnDeadlock
+from ..._observe.hold_limits import Limit
+from ..._observe.long_waits import log as long_waits
+from ..._observe.observation import observation
+from ..._observe.stories import Story
+from ..._observe.stories import registered as listeners
 from ..._protocol.operations import Get, NoNode, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders, nearest
 from ..._protocol.ticket import HOLDS, State, Ticket
@@ -31,7 +32,7 @@ from ..._runtime.clock import ago, in_words
 from ..._runtime.identity import Task, ended, holds_of, label, name, owns_nothing, task_of
 from ..._runtime.interrupts import FRAMES, check_depth
 from ..._runtime.stacks import in_generator
-from ..._runtime.waiting import Steps
+from ..._runtime.wait_loops import Steps
 from .cancel import cancel_waits
 from .contender import Contender, note_holders
 from .node_data import node_data, waiter_data
@@ -46,6 +47,7 @@ class QueueCore:
 
     Attributes:
         session: the session of its client.
+        observation: what looks on at it.
         path: its path.
         path_state: the state that all objects of this client and path share.
         rule: the rule by which contenders hold and wait.
@@ -59,6 +61,7 @@ class QueueCore:
 
     def __init__(self, path_state: PathState, rule: Rule) -> None:
         self.session = path_state.session
+        self.observation = observation(self.session)
         self.path = path_state.path
         self.path_state = path_state
         self.rule = rule
@@ -98,7 +101,7 @@ class QueueCore:
         if not listeners:
             return steps
         mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
-        call.story = story = self.session.teller.new_story(self.path_state.kind, self.path, mode, owner, self.label)
+        call.story = story = self.observation.teller.new_story(self.path_state.kind, self.path, mode, owner, self.label)
         return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
@@ -157,7 +160,7 @@ class QueueCore:
     ) -> None:
         refuse_own_hold(self.path, owner, deadline, ahead)
         if deadline is None and HOLDS in data:
-            self.session.deadlocks.add(call, ticket, data, owner)
+            self.observation.deadlocks.add(call, ticket, data, owner)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -394,12 +397,12 @@ class LockCore(QueueCore):
             ticket = yield from handoff.run(call, recipe, deadline, wait, shown=shown)
         if ticket is not None:
             ticket.label = self.label
-            self.path_state.take(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
+            self.path_state.new_hold(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
             if self.limit is not None:
-                self.session.hold_limits.add(self.limit, [ticket])
+                self.observation.hold_limits.add(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
-        self.session.long_waits.ended(call, acquired=ticket is not None)
+        self.observation.long_waits.ended(call, acquired=ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)

@@ -23,7 +23,7 @@ from ..._recipes.map.mirror import NEVER, Entry, MapLayout, Mirror, follow
 from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
 from ..._runtime.this_process import choices
-from ..._runtime.waiting import Steps
+from ..._runtime.wait_loops import Steps
 from ..._runtime.worker import Worker
 from .node_data import node_data
 from .primitive import Primitive, discard_result, kind_of

@@ -22,7 +22,7 @@ from ..._recipes.nodes import PathCheck
 from ..._runtime.event_loop import check_may_block
 from ..._runtime.identity import Task
 from ..._runtime.public import Named, public
-from ..._runtime.waiting import Steps, wait
+from ..._runtime.wait_loops import Steps, wait
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ OnSuspect: TypeAlias = Callable[[Any, float], object]
 class BlockingCalls:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
-    # Runs a call to its end: see `_runtime/waiting.py`. A method calls this last: see `not_held`.
+    # Runs a call to its end: see `_runtime/wait_loops.py`. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
     # Returns the caller; None if the caller is the thread or greenlet.
     _caller: Callable[[], int] | None = None

@@ -34,7 +34,7 @@ from ..._recipes.receipts import OutcomeLost, destroy
 from ..._runtime.interrupts import insist
 from ..._runtime.live_set import LiveSet
 from ..._runtime.public import ErrorKind, Self, Traceback, public
-from ..._runtime.waiting import Steps, outlast, wait
+from ..._runtime.wait_loops import Steps, outlast, wait
 from .node_data import node_data
 from .primitive import Primitive, kind_of
 from .settling import SettleOnAbandon, SettlingState

@@ -19,7 +19,7 @@ from ..._protocol.ticket import Ticket
 from ..._recipes.receipts import PendingWrite, Receipt, ReceiptPool
 from ..._runtime.interrupts import MEMORY_PAUSE
 from ..._runtime.process_exit import waits_for_library
-from ..._runtime.waiting import Steps
+from ..._runtime.wait_loops import Steps
 from ..._runtime.worker import Worker
 
 REFUSED_PAUSE = 1.0  # seconds

@@ -32,7 +32,7 @@ from ..._protocol.operations import Recipe
 from ..._recipes.receipts import OutcomeLost, destroy, settle
 from ..._recipes.value import Change, Decide, ValueBatch, ValueLayout, ValueView, apply
 from ..._runtime.interrupts import check_not_interrupted
-from ..._runtime.waiting import Steps, call_user
+from ..._runtime.wait_loops import Steps, call_user
 from .node_data import node_data
 from .primitive import Primitive
 from .settling import SettleOnAbandon, SettlingState

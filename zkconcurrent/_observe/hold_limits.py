@@ -11,11 +11,12 @@ import threading
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from .._engine.client_state import ClientState
+from .._engine.keeper import IDLE_BEAT
 from .._errors import LossCause
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label, name
-from .client_state import ClientState
-from .telling import Teller
+from .stories import Teller
 
 AfterLimit: TypeAlias = Literal["warn", "lose"]
 
@@ -72,30 +73,29 @@ class HoldLimits:
             running = limit._replace(due=client.clock() + limit.seconds)
             for ticket in tickets:
                 ticket.limit = running
-            self.go_on(running)
+            self._begun += 1
+            if running.due < self.due:
+                self.due = running.due
+                client.wake_keeper()
 
-    def go_on(self, limit: Limit) -> None:
-        """Have the keeper look when a limit is due, with the session's lock held.
+    def end_due(self, now: float) -> float:
+        """Report, or end, the holds that have lasted for too long; return when to look again.
 
-        A condition's wait that was refused makes its ticket a hold again; meanwhile the keeper has passed it over.
+        For the keeper, with the session's lock held.
         """
-        self._begun += 1
-        if limit.due < self.due:
-            self.due = limit.due
-            self._client.wake_keeper()
-
-    def end_due(self, now: float) -> None:
-        """Report, or end, the holds that have lasted for too long. For the keeper, with the session's lock held."""
         if now < self.due:
-            return
+            return self.due
         begun = self._begun
         first, over = math.inf, dict[int, tuple[Limit, list[Ticket]]]()
         for ticket in list(self._client.registry.tickets.values()):
             limit: Limit | None = ticket.limit
-            if limit is None or ticket.state is not State.HELD:
+            if limit is None:
                 continue
             if now < limit.due:
                 first = min(first, limit.due)
+            elif ticket.state is not State.HELD:
+                # If a condition's wait is refused, its ticket is a hold again.
+                first = min(first, now + IDLE_BEAT)
             else:
                 # The permits of one acquire have one limit.
                 over.setdefault(id(limit), (limit, []))[1].append(ticket)
@@ -104,6 +104,7 @@ class HoldLimits:
         # R2: if an interrupt comes before this, the next turn looks again; so it does if a signal handler has acquired.
         if begun == self._begun:
             self.due = first
+        return self.due
 
     def _exceed(self, limit: Limit, tickets: Sequence[Ticket], held: float) -> None:
         first = tickets[0]

@@ -18,10 +18,10 @@ from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.lease import NEVER
 from .._protocol.ticket import Ticket
-from .._runtime.waiting import Steps, WakeUp
-from . import requests
+from .._runtime.wait_loops import Steps, WakeUp
+from . import request_sender as requests
 from .patience import POLL_INTERVAL
-from .requests import RunningCall
+from .request_sender import RunningCall
 from .session import Session
 
 # A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.

@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Protocol, TypeAlias
 
-from .client_state import ClientState, log_all
-from .keeper import IDLE_BEAT, Helper, Keeper
+from .._engine.client_state import ClientState, log_all
+from .._engine.keeper import IDLE_BEAT, Helper, Keeper
 
 log = logging.getLogger("zkconcurrent.waits")
 

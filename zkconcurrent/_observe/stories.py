@@ -27,22 +27,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from operator import length_hint, methodcaller
-from threading import get_ident
 from typing import Any, TypeAlias
 
 from .._arguments.functions import check_callable
+from .._engine.client_state import ClientState, log
+from .._engine.keeper import Helper, Keeper
+from .._engine.loss_cause import cause_of, was_lost, words
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._protocol.operations import OutOfReach
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label as owner_label
 from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
-from .._runtime.stacks import frames_from
-from .._runtime.waiting import Steps
+from .._runtime.serving import call_listeners, in_listener
+from .._runtime.wait_loops import Steps
 from . import lock_events as events
-from .client_state import ClientState, log
-from .keeper import Helper, Keeper
-from .loss_cause import cause_of, was_lost, words
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
 # An acquire that waits for no holder is over sooner, if ZooKeeper is in reach.
@@ -75,8 +74,6 @@ class Registration:
 # R4: a dictionary, as it changes in one step. Without listeners it is empty, and an acquire tests only that.
 registered: dict[Registration, None] = {}
 _numbers = itertools.count(1)
-# The threads that may be calling listeners now: an interrupt may leave one behind.
-_telling: set[int] = set()
 _CALL = methodcaller("__call__")
 
 
@@ -110,16 +107,6 @@ def check_listener(listener: object) -> None:
         "give a function that passes the event on, such as `queue.put_nowait` of a task's queue by "
         "`loop.call_soon_threadsafe`",
     )
-
-
-def in_listener() -> bool:
-    """Return whether the caller is a listener, which must not wait."""
-    if get_ident() not in _telling:
-        return False
-    if any(frame.f_code is _TELLS for frame in frames_from(sys._getframe(1))):
-        return True
-    _telling.discard(get_ident())
-    return False
 
 
 def log_failure(listener: Listener) -> None:
@@ -406,17 +393,13 @@ class Story:
         """Tell what was recorded. An interrupt may keep it from telling all."""
         if self._client.forked:
             return
-        _telling.add(get_ident())
-        try:
-            self.find_end(patient=patient)
-            for part in list(self._parts.values()):
-                if part.calls:
-                    part.emit()
-        finally:
-            _telling.discard(get_ident())
+        call_listeners(partial(self._emit_parts, patient))
 
-
-_TELLS = Story.emit_recorded.__code__
+    def _emit_parts(self, patient: bool) -> None:
+        self.find_end(patient=patient)
+        for part in list(self._parts.values()):
+            if part.calls:
+                part.emit()
 
 
 class Teller:
@@ -481,7 +464,7 @@ class Teller:
             changed: whether this is new.
         """
         for each in self.wary:
-            if each._session.teller is self:
+            if each._session is self.client:
                 each._look_for_doubt()
             elif changed:
                 # One keeper looks at a hold of several clients, so that it is told once.

@@ -12,7 +12,7 @@ from .._runtime import this_process
 from .._runtime.public import public
 from .._runtime.worker import Worker
 from .lock_events import LockEvent
-from .telling import Listener, check_listener, log_failure
+from .stories import Listener, check_listener, log_failure
 
 # How long the thread waits for more, so that not every event starts one.
 LINGER = 1.0  # seconds

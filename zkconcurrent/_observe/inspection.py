@@ -22,6 +22,10 @@ from operator import attrgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
+from .._engine.driver import Call
+from .._engine.holds import all_holds
+from .._engine.loss_cause import cause_of
+from .._engine.session import Session
 from .._errors import LossCause
 from .._kazoo.addresses import shown
 from .._protocol.node_names import PREFIX_LENGTH
@@ -32,10 +36,6 @@ from .._runtime.process_exit import living_sessions
 from .._runtime.public import public
 from .._runtime.stacks import frames_from, read_stacks
 from .._runtime.this_process import getpid
-from .driver import Call
-from .holds import all_holds
-from .loss_cause import cause_of
-from .session import Session
 
 MODES = {"__READ__": "read", "__WRIT__": "write", "lease": "permit"}
 """The modes of holds, by the role of their nodes without its hyphen; other roles have one mode only."""

@@ -15,10 +15,9 @@ from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, node_of
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.ticket import Ticket
-from .._runtime.waiting import Steps, WakeUp
+from .._runtime.wait_loops import Steps, WakeUp
 from .patience import Patience
 from .session import Session
-from .telling import Story
 
 
 class RunningCall(Protocol):
@@ -40,7 +39,7 @@ class RunningCall(Protocol):
     wake: WakeUp
     patience: Patience
     refused: str | None
-    story: Story | None
+    story: Any
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
         """Wait until requests can be sent; see `Call.await_session`."""

@@ -1,7 +1,7 @@
 """Deadlocks across processes: when a wait is searched for one, how the search reads, and what it then does.
 
 Each wait without a deadline, of an owner that holds something, is searched once it has lasted for `AFTER` to one and a
-half of it, and again at doubled times, up to once a minute. `_protocol/deadlocks.py` says why that finds every
+half of it, and again at doubled times, up to once a minute. `_protocol/deadlock_cycle.py` says why that finds every
 deadlock, and who is its victim.
 
 One thread of the library makes the searches of a client, one after the other: at most `MOST_A_SECOND` requests. It
@@ -20,24 +20,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
+from .._engine.client_state import ClientState
+from .._engine.keeper import Helper, Keeper
 from .._errors import DeadlockError
 from .._kazoo import full_paths
 from .._kazoo.replies import Reply, failure, node_of
-from .._protocol import deadlocks
-from .._protocol.deadlocks import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
+from .._protocol import deadlock_cycle
+from .._protocol.deadlock_cycle import AFTER, UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
 from .._protocol.node_info import NodeInfo
 from .._protocol.operations import ConnectionLost, Node, NoNode, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import label
 from .._runtime.live_set import LiveSet
 from .._runtime.this_process import choices
-from .._runtime.waiting import Resumable, end_early
-from .client_state import ClientState
-from .keeper import Helper, Keeper
+from .._runtime.wait_loops import Resumable, end_early
 
 log = logging.getLogger("zkconcurrent.deadlocks")
 
-AFTER = 1.0  # seconds
 SELDOM = 60.0  # seconds
 AGAIN_AFTER = 0.25  # seconds
 MOST_A_SECOND = 200
@@ -173,7 +172,7 @@ class Deadlocks:
         assert ticket.name is not None
         now = self._client.now
         place = Place(self._client.link.full(ticket.path), ticket.name)
-        steps = deadlocks.search(Waiter(place, ticket.token, info.holds, lambda: now() - check.since, info.ends))
+        steps = deadlock_cycle.search(Waiter(place, ticket.token, info.holds, lambda: now() - check.since, info.ends))
         ask = next(steps)
         while True:
             answer = self._answer(check, ask)
@@ -207,7 +206,7 @@ class Deadlocks:
         results: list[Any] = []
         client = self._client
         while len(results) < len(wanted):
-            batch = wanted[len(results) : len(results) + deadlocks.MOST_AT_ONCE]
+            batch = wanted[len(results) : len(results) + deadlock_cycle.MOST_AT_ONCE]
             self._await_turn(check, len(batch))
             event = client.link.sleep_event()
             replies = [*(Reply(None) for _ in batch[1:]), Reply(event.set)]
@@ -256,7 +255,7 @@ class Deadlocks:
             return
         known = {edge.waiter for edge in check.cycle} == {edge.waiter for edge in cycle}
         check.cycle = cycle
-        text = deadlocks.described(cycle)
+        text = deadlock_cycle.described(cycle)
         if not known and call.story is not None:
             call.story.find(cycle)
         if ends:

@@ -33,6 +33,8 @@ from .node_names import is_marked, unique
 from .operations import Node
 from .rules import LATCH, MUTEX, READ, Rule, behind, check_queue, line_up, role_of
 
+AFTER = 1.0  # seconds
+"""How long a wait lasts before it is searched, and before it must show in a queue."""
 MOST_REQUESTS = 1000
 MOST_AT_ONCE = 64
 UNREADABLE = Node(b"", 0, 0.0, 0)

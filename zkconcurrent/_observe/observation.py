@@ -1,0 +1,46 @@
+"""What looks on at one client: the engine calls it by its hooks, and locks use its parts."""
+
+from __future__ import annotations
+
+from .._engine.observer import Observer
+from .._engine.session import Session
+from .deadlock_search import Deadlocks
+from .hold_limits import HoldLimits
+from .long_waits import LongWaits
+from .stories import Teller
+
+
+class Observation(Observer):
+    """What looks on at one client.
+
+    Attributes:
+        long_waits: the waits that are logged.
+        deadlocks: the searches for deadlocks.
+        teller: tells listeners of acquires and holds.
+        hold_limits: the limits of holds.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.long_waits = LongWaits(session, session.keeper)
+        self.deadlocks = Deadlocks(session, session.keeper)
+        self.teller = Teller(session, session.keeper)
+        self.hold_limits = HoldLimits(session, self.teller)
+        self.has_left = self.teller.untold
+        self.ending = self.teller.note  # type: ignore[method-assign]
+        self.end_due = self.hold_limits.end_due  # type: ignore[method-assign]
+
+    def report_due(self, pause: float, *, suspect: bool, changed: bool) -> float:
+        """Have reported what is due; see `Observer.report_due`."""
+        self.long_waits.report_due()
+        pause = self.deadlocks.search_due(pause)
+        self.teller.report_due(suspect=suspect, changed=changed)
+        return pause
+
+
+def observation(session: Session) -> Observation:
+    """Return the observation of a client; the first call makes it."""
+    if isinstance(session.observer, Observation):
+        return session.observer
+    # R4: of two threads, or of a thread and its signal handler, one makes it; either may set it.
+    session.observer = made = vars(session).setdefault("_observation", Observation(session))
+    return made  # type: ignore[no-any-return]
