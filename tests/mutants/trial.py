@@ -27,9 +27,11 @@ from tests.mutants.mutator import Mutant
 T = TypeVar("T")
 BUDGET = 40.0
 """Seconds of processor time for a mutant that survives."""
-HANGS, WALL = 20.0, 400.0
+HANGS, WALL = 20.0, 100.0
 """Seconds of processor time, and on the clock, after which a run that takes far less is taken for one that hangs."""
 HUNG = 97
+AT_ONCE = (os.cpu_count() or 1) + 1
+"""How many trials run at once: one of them may hang, and compute nothing."""
 MARK = "__reached__"
 
 
@@ -91,15 +93,15 @@ def _bound(seconds: float = HANGS) -> None:
     signal.setitimer(signal.ITIMER_REAL, WALL)
 
 
-def two_at_a_time(
+def side_by_side(
     jobs: Iterable[tuple[T, Callable[[Callable[[Any], None]], None]]],
 ) -> Iterator[tuple[T, int, list[Any]]]:
-    """Run jobs, two at a time; yield each with its outcome."""
+    """Run jobs, `AT_ONCE` of them; yield each with its outcome."""
     waiting = iter(jobs)
     running: dict[int, tuple[T, int]] = {}
     said: dict[int, bytearray] = {}
     while True:
-        while len(running) < 2 and (job := next(waiting, None)) is not None:
+        while len(running) < AT_ONCE and (job := next(waiting, None)) is not None:
             pid, pipe = start(job[1])
             running[pipe], said[pipe] = (job[0], pid), bytearray()
         if not running:
@@ -191,7 +193,7 @@ class Reaches:
         self.wrong: dict[tuple[str, int], str] = {}
         marks = _marks()
         jobs = [(name, partial(_measure, killer, marks)) for name, killer in killers().items()]
-        for name, _, values in two_at_a_time(jobs):
+        for name, _, values in side_by_side(jobs):
             for seed, seconds, lines, failed in values:
                 if failed and not passes(name, seed):  # it may count lines, some of which are marks here
                     self.wrong[name, seed] = failed
@@ -291,7 +293,7 @@ def passes(name: str, seed: int) -> bool:
 
 
 def trials(mutants: Iterable[Mutant], reaches: Reaches) -> Iterator[tuple[Mutant, Outcome]]:
-    """Try mutants, two at a time; yield each with its outcome."""
+    """Try mutants side by side; yield each with its outcome."""
     gc.collect()
     gc.freeze()
     wrong = set(reaches.wrong)
@@ -301,7 +303,7 @@ def trials(mutants: Iterable[Mutant], reaches: Reaches) -> Iterator[tuple[Mutant
         runs = (each for each in plan(found, reaches.measured) if each not in wrong)
         return lambda tell: _try(mutant, runs, tell)
 
-    for mutant, code, values in two_at_a_time((mutant, job(mutant)) for mutant in mutants):
+    for mutant, code, values in side_by_side((mutant, job(mutant)) for mutant in mutants):
         outcome = _outcome(code, values, reaches.of(mutant)[1])
         while outcome.killer is not None and outcome.seed is not None and not passes(outcome.killer, outcome.seed):
             run = outcome.killer, outcome.seed
