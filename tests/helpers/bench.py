@@ -17,7 +17,7 @@ from tests.helpers.proxy import Proxy
 from tests.simulation.world.client import Process
 from tests.simulation.world.ensemble import Ensemble
 from tests.simulation.world.world import World
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._memory import changes

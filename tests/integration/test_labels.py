@@ -26,7 +26,7 @@ from zkconcurrent import (
     inspect,
 )
 from zkconcurrent._engine import local_handoff
-from zkconcurrent._observe.lock_events import fold
+from zkconcurrent._observe.event_types import fold
 
 KINDS: dict[str, Any] = {
     "Lock": Lock,

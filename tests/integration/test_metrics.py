@@ -40,8 +40,8 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine.session import Session
-from zkconcurrent._observe import stories
-from zkconcurrent._observe.lock_events import fold
+from zkconcurrent._observe import event_stories
+from zkconcurrent._observe.event_types import fold
 from zkconcurrent.metrics import BUCKETS, CLIENTS, HELD, INSTRUMENTS, MARGIN, OLDEST, WAITING, Instrument
 
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -55,7 +55,7 @@ Spans = tuple[TracerProvider, InMemorySpanExporter]
 def _nobody_listens() -> Iterator[None]:
     """Nothing is left behind."""
     yield
-    assert not stories.registered
+    assert not event_stories.registered
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_a_forked_child_has_nothing_of_its_parents(
 ) -> None:
     """What the parent holds, and the parent's clients, are not the child's."""
     scraped()
-    [registration] = stories.registered
+    [registration] = event_stories.registered
     recorder: Any = registration.listener
 
     def look() -> None:

@@ -24,7 +24,7 @@ import zkconcurrent
 PACKAGE = Path(zkconcurrent.__file__).parent
 # The recipes, what they share, and the parts of the engine that decide who holds, who waits, and what is deleted.
 ENGINE = (
-    *("connection_listener", "deletes", "driver", "heartbeat", "holds", "keeper", "local_handoff", "loss_signal"),
+    *("call", "connection_listener", "deletes", "heartbeat", "holds", "keeper", "local_handoff", "loss_signal"),
     *("operation_runner", "patience", "request_sender", "session", "ticket_registry", "watch_removals"),
 )
 # An operator's mark can be read in a table that has room for so many letters of the place.

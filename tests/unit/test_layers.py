@@ -143,7 +143,7 @@ def test_where_kazoo_is_met() -> None:
 def test_the_check_can_fail() -> None:
     """The imports are really seen: the link does import kazoo, and the driver the operations."""
     assert "kazoo" in imports("_kazoo.link")
-    assert "._protocol.operations" in imports("_engine.driver")
+    assert "._protocol.operations" in imports("_engine.call")
 
 
 def test_the_map_names_every_module() -> None:

@@ -25,7 +25,7 @@ from zkconcurrent import (
     Released,
     namespace,
 )
-from zkconcurrent._observe import stories
+from zkconcurrent._observe import event_stories
 from zkconcurrent.metrics import MOST_NAMES, OTHER
 
 
@@ -33,7 +33,7 @@ from zkconcurrent.metrics import MOST_NAMES, OTHER
 def _nobody_listens() -> Iterator[None]:
     """Nothing is left behind."""
     yield
-    assert not stories.registered
+    assert not event_stories.registered
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_ids_are_folded(path: str, name: str) -> None:
 
 def listener() -> Any:
     """Return the only listener there is."""
-    [registration] = stories.registered
+    [registration] = event_stories.registered
     return registration.listener
 
 
@@ -200,10 +200,10 @@ def test_of_several_processes(tmp_path: Path) -> None:
     """
     program = """
 from zkconcurrent import Acquired, Cancelled, Lost, Released, Suspect, TimedOut, Waiting, WouldBlock
-from zkconcurrent._observe import stories
+from zkconcurrent._observe import event_stories
 
 remove = zkconcurrent.prometheus.instrument()
-[registration] = stories.registered
+[registration] = event_stories.registered
 
 told = [
     Acquired(*of("a"), 0.0, False), Waiting(*of("b")), Waiting(*of("c")), WouldBlock(*of("d"), 0.1),

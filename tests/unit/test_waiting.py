@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.call import Call
 from zkconcurrent._runtime.wait_loops import Steps, wait
 
 

@@ -26,7 +26,7 @@ from .._protocol.ticket import Ticket
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.live_set import LiveSet
 from .._runtime.wait_loops import Steps
-from .driver import Call
+from .call import Call
 from .holds import Hold
 from .session import Session
 

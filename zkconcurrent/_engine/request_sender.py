@@ -21,7 +21,7 @@ from .session import Session
 
 
 class RunningCall(Protocol):
-    """A `Call`, as the operations of its recipe see it; `Call` of `driver.py` implements it.
+    """A `Call`, as the operations of its recipe see it; `Call` of `call.py` implements it.
 
     Attributes:
         session: the client's session.

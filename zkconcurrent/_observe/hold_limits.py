@@ -16,7 +16,7 @@ from .._engine.keeper import IDLE_BEAT
 from .._errors import LossCause
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label, name
-from .stories import Teller
+from .event_stories import Teller
 
 AfterLimit: TypeAlias = Literal["warn", "lose"]
 

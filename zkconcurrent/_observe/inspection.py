@@ -22,7 +22,7 @@ from operator import attrgetter
 from types import FrameType
 from typing import Any, NamedTuple
 
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import all_holds
 from .._engine.loss_cause import cause_of
 from .._engine.session import Session

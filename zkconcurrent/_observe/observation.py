@@ -5,9 +5,9 @@ from __future__ import annotations
 from .._engine.observer import Observer
 from .._engine.session import Session
 from .deadlock_search import Deadlocks
+from .event_stories import Teller
 from .hold_limits import HoldLimits
 from .long_waits import LongWaits
-from .stories import Teller
 
 
 class Observation(Observer):

@@ -11,8 +11,8 @@ from queue import Empty, SimpleQueue
 from .._runtime import this_process
 from .._runtime.public import public
 from .._runtime.worker import Worker
-from .lock_events import LockEvent
-from .stories import Listener, check_listener, log_failure
+from .event_stories import Listener, check_listener, log_failure
+from .event_types import LockEvent
 
 # How long the thread waits for more, so that not every event starts one.
 LINGER = 1.0  # seconds

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from .._arguments.functions import check_callbacks
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._protocol.operations import OutOfReach, Recipe, Requeue

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
-from .._engine.calls import Calls
+from .._engine.call_group import Calls
 from .._engine.holds import Hold
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_positive
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import PathState, Possession
 from .._engine.session import LeftTickets, Session
 from .._errors import LockLostError, LossCause, ZkConcurrentError

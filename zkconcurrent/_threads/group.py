@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 from .._arguments.paths import check_name
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import PathState, Possession
 from .._engine.loss_cause import words
 from .._engine.loss_signal import Loss

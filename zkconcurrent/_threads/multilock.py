@@ -17,8 +17,8 @@ from functools import partial
 from typing import NoReturn, TypeAlias, TypeVar
 
 from .._arguments.functions import check_callbacks
-from .._engine.calls import Calls
-from .._engine.driver import Call
+from .._engine.call import Call
+from .._engine.call_group import Calls
 from .._engine.holds import Hold
 from .._engine.loss_signal import JointLoss
 from .._errors import ZkConcurrentError

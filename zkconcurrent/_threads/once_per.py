@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .._arguments.limits import check_seconds
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import Hold
 from .._protocol.operations import OutOfReach, Recipe
 from .._recipes.once import Mark, take_turn, while_held, write

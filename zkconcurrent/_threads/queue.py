@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
 from .._arguments.functions import check_callbacks
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._kazoo.link import KazooClient
 from .._protocol.operations import SessionExpired
 from .._recipes.queue import manage

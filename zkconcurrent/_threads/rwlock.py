@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
 from .._observe.deadlock_search import OnDeadlock

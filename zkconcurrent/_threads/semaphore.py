@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError

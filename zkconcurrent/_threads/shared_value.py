@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ov
 from .._arguments.codec import BYTES, Codec, check_codec, decoded, encoded
 from .._arguments.functions import check_callable
 from .._arguments.paths import check_path
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._errors import ForeignNodeError
 from .._kazoo.link import KazooClient
 from .._recipes.value import Seen, ValueLayout, read_or_make, wait_until

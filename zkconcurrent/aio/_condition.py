@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from .._arguments.functions import check_callable
 from .._arguments.limits import check_seconds
 from .._arguments.paths import check_path
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._runtime.public import ErrorKind, Traceback

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from .._client.connect import Client, prepare
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.session import Session
 from .._runtime.public import ErrorKind, Traceback, public
 from .._runtime.wait_loops import call_soon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.public import ErrorKind, Traceback

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from .._arguments.codec import BYTES, Codec
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._kazoo.link import KazooClient
 from .._recipes.queue.state import ItemCall
 from .._runtime.public import ErrorKind, Traceback, public

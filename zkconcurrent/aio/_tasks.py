@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from .._engine.driver import Call
+from .._engine.call import Call
 from .._engine.holds import Hold
 from .._engine.session import LeftTickets, Session
 from .._errors import ClientError, ZkConcurrentError

@@ -47,7 +47,7 @@ from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LAST
 from tests.simulation.world.workload import Visit
 from tests.simulation.world.world import Actor, Violation
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.call import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Recipe

@@ -7,7 +7,7 @@ from tests.simulation.subjects.detached import DetachedRun
 from tests.simulation.world.client import Process
 from tests.simulation.world.run import Run
 from tests.simulation.world.world import Violation
-from zkconcurrent._observe import stories
+from zkconcurrent._observe import event_stories
 
 
 def _fail(_: object) -> None:
@@ -22,8 +22,8 @@ def hear(run: Run) -> dict[Process, Grammar]:
     """
     told = {process: Grammar(lambda _: run.world.point()) for process in run.processes}
     for process, grammar in told.items():
-        stories.add(_fail, process.session)
-        stories.add(grammar, process.session)
+        event_stories.add(_fail, process.session)
+        event_stories.add(grammar, process.session)
     end, to_the_end = run.checks.end, run.to_the_end
 
     def at_rest() -> None:
@@ -39,7 +39,7 @@ def hear(run: Run) -> dict[Process, Grammar]:
         try:
             return to_the_end()
         finally:
-            stories.registered.clear()
+            event_stories.registered.clear()
             for grammar in told.values():
                 if grammar.wrong:
                     raise Violation(grammar.wrong[0])

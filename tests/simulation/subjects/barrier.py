@@ -18,8 +18,8 @@ from tests.simulation.world.run import CHROOT, Run
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import Violation
+from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.client_state import UNANSWERED
-from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Failure, Node

@@ -15,8 +15,8 @@ from tests.simulation.world.ensemble import Transport, removed_by
 from tests.simulation.world.run import CHROOT
 from tests.simulation.world.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world.world import Violation
+from zkconcurrent._engine.call import CLOCK_POLL_INTERVAL
 from zkconcurrent._engine.client_state import UNANSWERED
-from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.server_watches import CHILDREN_WATCH

@@ -11,7 +11,7 @@ from tests.simulation.world.run import Run
 from tests.simulation.world.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world.workload import Section, Visit, Worker
 from tests.simulation.world.world import Violation
-from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.call import Call
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._threads.base.lock_base import LockBase
 from zkconcurrent._threads.lock import Lock

@@ -20,8 +20,8 @@ from tests.simulation.world.schedule import LAST, LENGTHS, TIMEOUT, Deviation, S
 from tests.simulation.world.workload import Worker
 from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine import watch_removals
+from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.client_state import ClientState
-from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._engine.operation_runner import POLICIES
 from zkconcurrent._memory import changes

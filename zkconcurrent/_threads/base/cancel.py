@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._errors import WaitCancelledError
 from ..._runtime.wait_loops import Resumable, end_early
 

@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.patience import POLL_INTERVAL

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..._engine.calls import Calls
-from ..._engine.driver import Call
+from ..._engine.call import Call
+from ..._engine.call_group import Calls
 from ..._engine.holds import Hold, lost_error
 from ..._errors import LossCause, ZkConcurrentError
 from ..._protocol.operations import OutOfReach

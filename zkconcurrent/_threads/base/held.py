@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import Hold
 from ..._errors import LockLostError
 from ..._kazoo.link import KazooClient, TransactionRequest

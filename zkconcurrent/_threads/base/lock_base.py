@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 from ..._arguments.functions import check_callbacks
 from ..._arguments.limits import check_label
-from ..._engine.calls import Calls
-from ..._engine.driver import Call
+from ..._engine.call import Call
+from ..._engine.call_group import Calls
 from ..._engine.holds import Hold
 from ..._engine.local_handoff import LocalHandoff
 from ..._engine.patience import CLEAN_UP_PATIENCE

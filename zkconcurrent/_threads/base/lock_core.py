@@ -11,18 +11,18 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.loss_cause import why_lost
 from ..._engine.loss_signal import Loss
 from ..._engine.session import log, losses
 from ..._errors import LockLostError, ZkConcurrentError
 from ..._observe.deadlock_search import OnDeadlock
+from ..._observe.event_stories import Story
+from ..._observe.event_stories import registered as listeners
 from ..._observe.hold_limits import Limit
 from ..._observe.long_waits import log as long_waits
 from ..._observe.observation import observation
-from ..._observe.stories import Story
-from ..._observe.stories import registered as listeners
 from ..._protocol.operations import Get, NoNode, Recipe
 from ..._protocol.rules import PERMIT, Rule, holders, nearest
 from ..._protocol.ticket import HOLDS, State, Ticket

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..._arguments.paths import check_length, check_path, plain
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError, OutcomeUnknownError

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from ..._arguments.limits import check_seconds
 from ..._arguments.paths import check_path
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import PathState
 from ..._engine.session import Session
 from ..._errors import LockLostError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from ..._arguments.codec import BYTES, Codec, check_codec, encoded
 from ..._arguments.limits import REQUEST_OVERHEAD, check_int, check_positive, check_seconds
 from ..._arguments.paths import check_path
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import Possession
 from ..._engine.session import Session
 from ..._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import Hold, Lent
 from ..._engine.session import LeftTickets
 from ..._protocol.ticket import State

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
 
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError, RefusedError

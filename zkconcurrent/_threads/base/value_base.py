@@ -24,7 +24,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 from ..._arguments.limits import REQUEST_OVERHEAD
-from ..._engine.driver import Call
+from ..._engine.call import Call
 from ..._engine.session import Session
 from ..._errors import ClientError, OutcomeUnknownError, RefusedError
 from ..._kazoo.link import KazooClient

@@ -41,7 +41,7 @@ from .._runtime.interrupts import insist
 from .._runtime.live_set import LiveSet
 from .._runtime.serving import call_listeners, in_listener
 from .._runtime.wait_loops import Steps
-from . import lock_events as events
+from . import event_types as events
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
 # An acquire that waits for no holder is over sooner, if ZooKeeper is in reach.

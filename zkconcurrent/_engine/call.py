@@ -1,4 +1,4 @@
-"""The driver: the life of a call, which runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
+"""The life of a call: its driver runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
 
 A `Call` begins, runs one recipe after the other, sleeps, and ends or is abandoned. How an operation of a recipe is
 performed is told in `operations`, and until when a recipe may wait in `patience`.

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._kazoo.replies import no_wakeup
 from .._runtime.wait_loops import WakeUp, WhyEnd
-from .driver import Call
+from .call import Call
 from .session import Session
 
 
