@@ -72,6 +72,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Warnings:
     def found() -> list[str]:
         records = [each for each in caplog.records if "hold_limit" in str(each.msg)]
         assert all(each.levelno == logging.WARNING and each.name == "zkconcurrent" for each in records)
+        assert all(vars(each)["zk_by"] for each in records)
         return [each.getMessage() for each in records]
 
     return found

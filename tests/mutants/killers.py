@@ -30,8 +30,8 @@ UNIT = (
 # Those that take seconds; the others' mutants are few.
 INTEGRATION = (
     *("receipts", "barrier", "cancel_waits", "condition", "detached", "dict", "double_barrier", "events", "held"),
-    *("hold", "inspection", "locks", "loss_advice", "multilock", "node_data", "old_connections", "resize"),
-    *("revocation", "rwlock", "semaphore", "shared_value", "unfair"),
+    *("hold", "hold_limit", "inspection", "locks", "loss_advice", "multilock", "node_data", "old_connections"),
+    *("resize", "revocation", "rwlock", "semaphore", "shared_value", "unfair"),
 )
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),

@@ -15,13 +15,15 @@ from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, Throttl
 from zkconcurrent import LockLostError, RefusedError
 from zkconcurrent._arguments.limits import CHECK_BYTES
 from zkconcurrent._engine import request_sender
-from zkconcurrent._engine.connection_listener import Listener
+from zkconcurrent._engine.call import Call
+from zkconcurrent._engine.connection_listener import HINT_AFTER, Listener
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.holds import PathState
-from zkconcurrent._engine.keeper import Keeper
+from zkconcurrent._engine.keeper import IDLE_BEAT, Keeper
 from zkconcurrent._engine.loss_signal import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
+from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._engine.watch_removals import AGAIN, LINGER, TOGETHER, Watches
 from zkconcurrent._kazoo.watches import RemovalWithdrawn
@@ -42,11 +44,12 @@ class Bench:
         now: its clock.
         sent: what was requested, and of which node.
         error: how each delete is refused; None if it is not answered.
+        kinds, tree_kinds: the kinds of watches of a wait, and of a tree.
         warnings: what was logged.
     """
 
     connected = was_connected = True
-    stopped = False
+    stopped = on_own_thread = exiting = False
     max_request = 1 << 20
     user_event = threading.Event
 
@@ -55,6 +58,7 @@ class Bench:
         self.sent: list[tuple[str, str]] = []
         self.replies: list[Any] = []
         self.error: Exception | None = None
+        self.kinds, self.tree_kinds = [1], ()
         self.warnings: list[str] = []
         self.awaited_xid: int | None = None
         self.dropped = 0
@@ -127,13 +131,17 @@ class Bench:
             else:
                 reply.set(value)
 
-    def remove_watch(self, path: str, _kind: int, reply: Any, _watcher: Any) -> None:
+    def remove_watch(self, path: str, kind: int, reply: Any, _watcher: Any = None) -> None:
         """Note the removal of a watch."""
-        self._note("remove", path, reply)
+        self._note("remove" if kind == 1 else f"remove {kind}", path, reply)
 
     def watches(self, _path: str, _watcher: Any) -> list[int]:
         """Return the kinds of watches."""
-        return [1]
+        return self.kinds
+
+    def kinds_of_trees(self) -> tuple[int, ...]:
+        """Return the kinds of the watch of a tree."""
+        return self.tree_kinds
 
     def _note(self, what: str, node: str, reply: Any) -> None:
         self.sent.append((what, node))
@@ -498,3 +506,105 @@ def test_a_create_is_for_one_session() -> None:
     ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *_: None)
     call: Any = SimpleNamespace(session=SimpleNamespace(link=link, post=print))
     assert request_sender.send_create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None).session == 7
+
+
+@pytest.mark.parametrize("reason", [None, "exiting", "on_own_thread"])
+def test_who_waits_until_a_node_is_gone(reason: str | None) -> None:
+    """Nobody at the exit, and none of kazoo's threads, as others wait for them."""
+    bench = Bench()
+    ticket = bench.ticket("/path")
+    bench.registry.discard(ticket)
+    vars(bench.session).update(exiting=reason == "exiting", is_discarded=lambda _: False)
+    vars(bench).update(on_own_thread=lambda: reason == "on_own_thread")
+    pause = next(Call(bench.session, "/path").gone(ticket), None)
+    assert pause == (None if reason else TIMEOUT / 6)
+
+
+def test_an_interrupt_as_a_loss_is_noted() -> None:
+    """The release that has found the loss notes it again, as nobody else would."""
+
+    class Struck(Loss):
+        """A loss as whose event is set an interrupt strikes, once."""
+
+        struck = False
+
+        def set(self) -> None:
+            if not self.struck:
+                self.struck = True
+                raise KeyboardInterrupt
+            super().set()
+
+    bench = Bench()
+    vars(bench.session).update(keeper=SimpleNamespace(start_soon=lambda _: None))
+    state, ticket = PathState(bench.session, "/path", ""), bench.ticket("/path")
+    ticket.become(State.HELD)
+    hold = state.new_hold(ticket, MUTEX, 1)
+    hold.loss, ticket.refusal = Struck(threading.Event), op.NoNode()
+    with pytest.raises(KeyboardInterrupt):
+        state.check_given_up(hold)
+    assert hold.loss.told
+    state.drop(hold)
+
+
+def test_the_hint_of_a_client_that_is_started_again() -> None:
+    """The time in which it finds no server counts from its last start."""
+    bench = Bench()
+    vars(bench).update(was_connected=False, failures=lambda: "")
+    listener = Listener(bench.session, lambda _: None, lambda _: None)
+    for stopped in (False, True, False):
+        bench.stopped = stopped
+        listener.hint()
+        bench.now += HINT_AFTER + 1
+        assert not bench.warnings
+    listener.hint()
+    assert len(bench.warnings) == 1
+
+
+@pytest.mark.parametrize("left", ["", "to_start", "unlogged", "has_left", "calls", "dropped", "posted"])
+@pytest.mark.parametrize("was_connected", [False, True])
+def test_when_a_stopped_client_needs_no_keeper(was_connected: bool, left: str) -> None:
+    """At once; but one that was never connected may be about to start, and what is left to do comes first."""
+    some = {name: [1] * (name == left) for name in ("unlogged", "calls", "dropped", "posted", "to_start", "has_left")}
+    client: Any = SimpleNamespace(
+        **some,
+        _stopped_since=math.inf,
+        link=SimpleNamespace(stopped=True, was_connected=was_connected),
+        registry=Registry(""),
+        keeper=SimpleNamespace(to_start=some["to_start"]),
+        observer=SimpleNamespace(has_left=some["has_left"]),
+        directory=SimpleNamespace(states=list),
+    )
+    assert Session._is_over(client, 1.0) is (was_connected and not left)
+    assert Session._is_over(client, 1.0 + IDLE_BEAT) is not bool(left)
+
+
+def test_a_session_that_ends_as_it_is_adopted() -> None:
+    """The next one, which has begun already, does not begin again with its lease."""
+    begun: list[Lease] = []
+    part = SimpleNamespace(reset=lambda: None, begin_anew=lambda: None, opened=begun.append)
+    client: Any = SimpleNamespace(
+        link=SimpleNamespace(session=lambda: 2), registry=part, heartbeat=part, deletes=part, watches=part
+    )
+    ended, present = Lease(1), Lease(2)
+    for lease in (ended, present):
+        Session._opened(client, lease)
+    assert begun == [present]
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_watch_of_a_tree_is_removed(known: bool) -> None:
+    """Once its kind is known: until a server has said which it takes, the path is looked at again."""
+    bench = Bench()
+    bench.kinds, bench.tree_kinds = [], (3,) * known
+    watches = Watches(bench.session, lambda _: None)
+    bench.registry.left["/path"] = True
+    for _ in range(2):
+        watches.remove_idle(bench.now)
+        bench.now += LINGER
+    assert bench.sent == [("remove 3", "/path")] * known
+    bench.tree_kinds = (3,)
+    for _ in range(10):
+        bench.now += AGAIN
+        watches.remove_idle(bench.now)
+        bench.answer()
+    assert bench.sent == [("remove 3", "/path")]
