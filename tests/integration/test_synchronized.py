@@ -22,7 +22,7 @@ from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import against, read_lock
-from zkconcurrent import RLock, synchronized
+from zkconcurrent import Condition, RLock, synchronized
 from zkconcurrent.testing import Server
 
 
@@ -188,6 +188,22 @@ def test_a_generator_that_several_threads_step(
         with pytest.raises(RuntimeError):
             first(lock.release).result()
     assert ended == [True] * 4
+
+
+def test_a_generator_that_has_waited_on_a_condition(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Its level is one of the hold that it has got again: another thread closes it, and ends that hold."""
+    lock = RLock(zk, f"{zk_path}/lock")
+    condition = Condition(zk, f"{zk_path}/condition", lock)
+
+    @synchronized(lock)
+    def rows() -> Iterator[None]:
+        condition.wait(0.05)
+        yield
+
+    running = rows()
+    next(running)
+    in_thread(running.close).result(20)
+    assert not lock.locked()
 
 
 @pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "Condition"])

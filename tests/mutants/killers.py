@@ -31,7 +31,7 @@ UNIT = (
 INTEGRATION = (
     *("receipts", "barrier", "cancel_waits", "condition", "detached", "dict", "double_barrier", "events", "held"),
     *("hold", "hold_limit", "inspection", "locks", "loss_advice", "multilock", "node_data", "old_connections"),
-    *("resize", "revocation", "rwlock", "semaphore", "shared_value", "unfair"),
+    *("resize", "revocation", "rwlock", "semaphore", "shared_value", "synchronized", "unfair"),
 )
 TESTED_BY = [
     *(f"unit/test_{name}.py" for name in UNIT),

@@ -8,6 +8,7 @@ from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol.operations import Names, Node
 from zkconcurrent._recipes import semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
+from zkconcurrent._recipes.destroy import named
 from zkconcurrent._recipes.detached import read
 from zkconcurrent._recipes.map.mirror import MapLayout
 from zkconcurrent._recipes.nodes import PathCheck
@@ -73,3 +74,8 @@ def test_what_another_kind_has_left() -> None:
         semaphore.shared(semaphore.SemaphoreLayout("/path", None, PathCheck("/path", "Semaphore")))
     with pytest.raises(ForeignNodeError, match="a Semaphore's value"):
         semaphore.read(semaphore.SemaphoreLayout("/path", 1, PathCheck("/path", "Semaphore")), Node(b"many", 1, 0.0, 0))
+
+
+def test_users_of_other_programs() -> None:
+    """The error of a `destroy` names them by what their nodes say."""
+    assert named([("/p/lock", Node(b"10.0.0.7", 1, 0.0, 255))]) == "session 0xff, which says b'10.0.0.7' (/p/lock)"
