@@ -80,7 +80,8 @@ class History:
         self._watcher = cache(lambda *who: partial(self._hear, *who))
         for n, session in enumerate(self._sessions):
             transport = session.link.transport
-            transport.on_raw_event = partial(self._hear_raw, n, transport.on_raw_event)
+            reader = transport.reader
+            reader.on_raw_event = partial(self._hear_raw, n, reader.on_raw_event)
 
     def run(self, steps: int) -> list[str]:
         """Let so many things happen; return what came of them."""

@@ -172,13 +172,12 @@ def has_one_less(self: Any, read_timeout: float) -> None:
     "have",
     [
         without(KazooClient, "_pending"),
-        without(KazooClient, "_notify_pending"),
         without(ConnectionHandler, "_socket"),
         without(ConnectionHandler, "_read_response"),
         without(SequentialThreadingHandler, "_workers"),
         lambda monkeypatch: monkeypatch.setattr(ConnectionHandler, "_send_request", has_one_less),
     ],
-    ids=["_pending", "_notify_pending", "_socket", "_read_response", "_workers", "one argument less"],
+    ids=["_pending", "_socket", "_read_response", "_workers", "one argument less"],
 )
 def test_another_kazoo(have: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A kazoo that lacks a part, or has it otherwise, is refused with its version when the library is first used."""

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import itertools
+import os
 import socket
 import ssl
+import struct
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.handlers.utils import selector_select
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import PING_XID
 from kazoo.protocol.serialization import GetData, SetData
+from kazoo.protocol.states import KeeperState
 
 from tests.conftest import InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
+from tests.helpers.proxy import Proxy
+from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.sockets import Poller, wait_for_files
+from zkconcurrent._kazoo.sockets import Waiter
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and its issuer's
 
@@ -44,6 +52,10 @@ class Asked:
         self._there = threading.Event()
         self._answer = Reply(self._there.set)
         Transport.of(client).send(request, self._answer)
+
+    def done(self) -> bytes | None:
+        """Return the data that were read; None if there was no answer."""
+        return bytes(self._answer.value[0]) if self._there.is_set() else None
 
     def get(self, timeout: float = 20) -> Any:
         """Return the answer's value, or raise its error."""
@@ -68,14 +80,21 @@ def cut(client: KazooClient) -> None:
 @handlers
 def test_no_number_is_used_twice(handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str) -> None:
     """The server tells the changes of a session apart by them, also of its last connection, or of kazoo alone."""
-    with zookeeper.client(handler=handler()) as client:
+    client = KazooClient(zookeeper.hosts, handler=handler())
+    with Proxy(zookeeper.hosts) as proxy:
+        client.set_hosts(proxy.hosts)
+        client.start()
         client.create(zk_path, b"data")
-        for number in range(client._connection._xid + 1, 20, 2):
-            assert read(client, zk_path) == b"data"
-            assert client._connection._xid == number
-            assert client.get(zk_path)[0] == b"data"
-            assert client._connection._xid == number + 1
-            cut(client)
+        with proxy.counting() as count:
+            for _ in range(5):
+                assert read(client, zk_path) == b"data"
+                assert client.get(zk_path)[0] == b"data"
+                cut(client)
+        client.stop()
+        client.close()
+        xids = [message.xid for message in count.trace if message.kind == "request" and message.name == "getData"]
+        assert len(xids) == 10
+        assert xids == list(range(xids[0], xids[0] + 10))
 
 
 @handlers
@@ -235,103 +254,154 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
 
 
 class Peer:
-    """A wire whose connection is a socket pair; kazoo's thread is the test's."""
+    """A server by hand: kazoo's thread is the test's, and serves one end of a socket pair."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, near: socket.socket | None = None, far: socket.socket | None = None, timeout: float = 60
+    ) -> None:
         self.client = KazooClient()
         self.connection = self.client._connection
         self.wire = Transport.of(self.client)
-        self.far = self.connect()
-        self.pipe, self.byte = socket.socketpair()
-
-    def connect(self) -> socket.socket:
-        """Make a new connection; return the far end."""
-        near, far = socket.socketpair()
+        if near is None or far is None:
+            near, far = socket.socketpair()
         near.setblocking(False)
+        self.near, self.far = near, far
         self.connection._socket = near
-        return far
+        self.connection._read_sock, self.connection._write_sock = socket.socketpair()
+        self.wire.opening.handshake = Handshake(0.0, timeout)
+        self.client._state = KeeperState.CONNECTED
 
-    def ready(self) -> list[Any]:
-        """Return which is ready to be read: the connection, or the pipe."""
-        return list(self.connection.handler.select([self.connection._socket, self.pipe], [], [], 0)[0])
+    def serve(self, in_thread: InThread) -> Any:
+        """Serve the connection, as kazoo's thread does, on a thread."""
+        files = [self.near, self.connection._read_sock]
+        served = in_thread(self.connection.handler.select, files, [], [], 1.0)
+        eventually(lambda: self.wire._turn is not None)
+        return served
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for sock in (self.near, self.far, self.connection._read_sock, self.connection._write_sock):
+            sock.close()
+
+    def request(self) -> int:
+        """Take the next request; return its number."""
+        (length,) = struct.unpack("!i", self.receive(4))
+        (xid,) = struct.unpack_from("!i", self.receive(length))
+        return int(xid)
+
+    def receive(self, length: int) -> bytes:
+        """Take so many bytes."""
+        self.far.settimeout(20)
+        got = b""
+        while len(got) < length:
+            more = self.far.recv(length - len(got))
+            assert more
+            got += more
+        return got
 
 
-def test_reading_ahead(in_thread: InThread) -> None:
-    """Bytes come as they were sent, in pieces of any size; bytes that were read ahead count as ready, to their end."""
-    peer = Peer()
-    read = peer.connection._read
-    with peer.far as far, peer.pipe, peer.byte:
-        sock = peer.connection._socket
-        far.send(b"onetwothree")
-        assert read(3, 1) == b"one"
-        assert peer.ready() == [sock]
-        peer.byte.send(b"\0")
-        assert peer.ready() == [sock, peer.pipe]  # the queue gets its turn, however much there is to be read
-        assert read(8, 1) == b"twothree"
-        assert peer.ready() == [peer.pipe]
-        far.send(b"be")
-        reading = in_thread(read, 6, 20)
-        far.send(b"fore")
-        assert reading.result(20) == b"before"
-        with pytest.raises(KazooTimeoutError):
-            read(1, 0.01)
-        large = bytes(range(256)) * 4096
-        sending = in_thread(far.sendall, large)
-        assert read(len(large), 20) == large
-        sending.result(20)
-        far.send(b"of the old connection")
-        assert read(2, 1) == b"of"
-        sock.close()
-        with peer.connect() as far:
-            far.send(b"new")
-            assert read(3, 1) == b"new"
-            far.send(b"x")
-            far.close()
+def reply(xid: int, data: bytes) -> bytes:
+    """Return the reply to a read of a node with these data."""
+    body = struct.pack("!iqi", xid, 7, 0) + struct.pack("!i", len(data)) + data + bytes(68)
+    return struct.pack("!i", len(body)) + body
+
+
+def test_replies_in_pieces(in_thread: InThread) -> None:
+    """Each is taken whole, however the bytes come, by itself or with others, and however long it is."""
+    datas = [b"", b"one", b"two" * 1000, bytes(range(256)) * 4096]
+    for size in (1, 3, 4, 5, 23, 70_000):
+        with Peer() as peer:
+            served = peer.serve(in_thread)
+            asked = [Asked(peer.client, GetData("/node", None)) for _ in datas]
+            stream = b"".join(reply(peer.request(), data) for data in datas)
+            # The last reply is long: its many bytes come in larger pieces.
+            cuts = [*range(0, min(len(stream), 8_000), size), *range(8_000, len(stream), max(size, 7_000))]
+            for start, end in itertools.pairwise([*cuts, len(stream)]):
+                peer.far.sendall(stream[start:end])
+            assert [bytes(each.get()[0]) for each in asked] == datas
+            assert peer.client.last_zxid == 7
+            peer.far.close()
             with pytest.raises(ConnectionDropped):
-                read(2, 1)
-        peer.connection._socket.close()
+                served.result(20)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 15])
+def test_what_comes_is_no_reply(length: int, in_thread: InThread) -> None:
+    """Bytes that a middlebox has put in cost the connection, and not kazoo's thread."""
+    with Peer() as peer:
+        served = peer.serve(in_thread)
+        peer.far.sendall(struct.pack("!i", length) + bytes(40))
+        with pytest.raises(ConnectionDropped, match="no reply"):
+            served.result(20)
+
+
+def test_pings(in_thread: InThread) -> None:
+    """A ping goes out after a third of the session timeout without a request, and none beside requests."""
+    with Peer(timeout=1.2) as peer:
+        served = peer.serve(in_thread)
+        for _ in range(3):
+            assert peer.request() == PING_XID
+            peer.far.sendall(reply(PING_XID, b""))
+        for _ in range(20):
+            asked = Asked(peer.client, GetData("/node", None))
+            xid = peer.request()
+            assert xid > 0
+            time.sleep(0.05)
+            peer.far.sendall(reply(xid, b"data"))
+            asked.get()
+        peer.far.close()
         with pytest.raises(ConnectionDropped):
-            read(2, 1)
+            served.result(20)
 
 
-def test_waiting_for_files() -> None:
-    """The connection thread's wait finds the same ready files as kazoo's own, in time, and refuses others."""
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_server_that_replies_to_nothing(asks: bool, in_thread: InThread) -> None:
+    """The connection is dropped before the session ends, also if requests are sent all the time."""
+    with Peer(timeout=1.2) as peer:
+        served, began = peer.serve(in_thread), time.monotonic()
+        while not served.done():
+            if asks:
+                peer.wire.send(GetData("/node", None), Reply(lambda: None))
+            time.sleep(0.05)
+        with pytest.raises(ConnectionDropped, match="replied to nothing"):
+            served.result(20)
+        assert time.monotonic() - began >= 1.2 / 3
+
+
+def test_a_request_of_the_program_that_has_no_bytes(zk: KazooClient, zk_path: str) -> None:
+    """It fails alone; in kazoo it would end the client."""
+    read(zk, "/")
+    with pytest.raises(struct.error):
+        zk.set_async(zk_path, b"", version=2**40).get(timeout=20)
+    assert read(zk, "/") is not None
+
+
+@pytest.mark.fault(474)
+def test_waiting_for_the_socket_and_the_pipe() -> None:
+    """Each is ready when it can be read; room in the socket alone is none of both."""
+    handler = SequentialThreadingHandler()
+    for polls in (True, False):
+        (near, far), (pipe, byte) = socket.socketpair(), socket.socketpair()
+        with near, far, pipe, byte:
+            waiter = Waiter(handler, near, pipe, polls=polls)
+            assert waiter.wait(0, to_write=False) == (False, False)
+            assert waiter.wait(20, to_write=True) == (False, False)
+            byte.send(b"x")
+            assert waiter.wait(1.6e9, to_write=False) == (False, True)  # where a test has set the clock back
+            far.send(b"x")
+            assert waiter.wait(20, to_write=False) == (True, True)
+            pipe.recv(1)
+            assert waiter.wait(20, to_write=True) == (True, False)
+            decrypted = SimpleNamespace(fileno=far.fileno, pending=lambda: 1)
+            assert Waiter(handler, decrypted, pipe, polls=polls).wait(20, to_write=False) == (True, False)
     near, far = socket.socketpair()
-    other, gone = socket.socketpair()
-    gone.close()
-    waiter = Poller()
-    closed = socket.socket()
-    closed.close()
-    cases: list[tuple[Any, ...]] = [
-        ([near], [], [], 0),
-        ([], [near], [], 0),
-        ([near, other], [], [], 0),
-        ([near], [far], [], 0),
-        ([other], [], [], None),
-        ([near], [near], [], 0),
-        ([near], [], [], 0.001),
-    ]
-    with near, far, other:
-        for sent in (b"", b"x"):
-            near.send(sent)
-            far.send(sent)
-            for case in cases:
-                for wait in (wait_for_files, waiter.wait, waiter.wait):  # the second time, of the same files
-                    assert wait(*case) == selector_select(*case)
-        for bad in ([closed], [near, closed]):
-            for wait in (wait_for_files, waiter.wait):
-                with pytest.raises(TypeError):
-                    wait(bad, [], [], 0)
-        number = near.fileno()
-        decrypted = SimpleNamespace(fileno=other.fileno, pending=lambda: 1)
-        for wait in (wait_for_files, waiter.wait):
-            assert wait([decrypted, other], [], [], None)[0] == [decrypted]
-        assert waiter.wait([near], [], [], 0)[0] == [near]
-        near.close()
-        with pytest.raises(TypeError):
-            waiter.wait([near], [], [], 0)
+    with near, far:
+        waiter = Waiter(handler, near, far, polls=True)
+        os.close(near.detach())
         with pytest.raises(OSError, match="closed the descriptor"):  # kazoo's error would end its thread
-            wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
+            waiter.wait(0, to_write=False)
 
 
 @pytest.mark.fault(197)
@@ -343,26 +413,18 @@ def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> 
     theirs.verify_flags &= ~ssl.VERIFY_X509_STRICT  # on from Python 3.13; the tests' authority is a plain one
     near, far = socket.socketpair()
     accepted = in_thread(context.wrap_socket, far, server_side=True)
-    client = KazooClient()
-    wire = Transport.of(client)
-    with theirs.wrap_socket(near, server_hostname="localhost") as near, accepted.result() as far:
-        client._connection._socket = near
-        near.setblocking(False)
-        far.sendall(b"half a ")
-        assert client._connection._read(7, 10.0) == b"half a "
-        far.sendall(b"reply")
-        select.select([near], [], [])
-        wire.drop()
-        assert client._connection._read(5, 10.0) == b"reply"
+    with (
+        theirs.wrap_socket(near, server_hostname="localhost") as near,
+        accepted.result() as far,
+        Peer(near, far) as peer,
+    ):
+        served = peer.serve(in_thread)
+        asked = Asked(peer.client, GetData("/node", None))
+        answer = reply(peer.request(), b"data" * 10)
+        far.sendall(answer[:30])
+        eventually(lambda: len(peer.wire.reader._received) == 30)
+        far.sendall(answer[30:])
+        peer.wire.drop()
         with pytest.raises(ConnectionDropped):
-            client._connection._read(1, 10.0)
-
-
-@pytest.mark.fault(474)
-@pytest.mark.parametrize("wait", [Poller().wait, wait_for_files], ids=["poller", "one system call"])
-def test_a_wait_of_years(wait: Callable[..., Any]) -> None:
-    """It is no error: kazoo asks for one where a test has set the clock back that it reads."""
-    one, other = socket.socketpair()
-    with one, other:
-        other.send(b"x")
-        assert wait([one], [], [], 1.6e9) == ([one], [], [])
+            served.result(20)
+        assert asked.done() in (None, b"data" * 10)

@@ -117,7 +117,7 @@ class Client(KazooClient):  # type: ignore[misc]
         A hold whose process dies is free within this time and a tick.
         """
         opening = Transport.of(self).opening
-        return opening.old_timeout if opening.handshake is None else opening.handshake.timeout
+        return opening.negotiated
 
     def add_auth_async(self, scheme: str, credential: str) -> Any:
         """Send credentials; as `KazooClient.add_auth_async`."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from .._kazoo.link import KazooState
-from .._kazoo.watches import on_connection_thread
+from .._kazoo.watches import of_library
 from .._protocol.lease import Lease
 from .client_state import ClientState
 
@@ -55,8 +55,8 @@ class Listener:
         client.link.client.add_listener(self._on_state)
         transport.on_close = self._on_close
         transport.opening.on_old_timeout = self.adopt
-        transport.on_raw_event = self._on_raw_event
-        transport.on_data_watch = self._on_data_watch
+        transport.reader.on_raw_event = self._on_raw_event
+        transport.reader.on_data_watch = self._on_data_watch
         transport.on_renewed = partial(self._on_state, KazooState.CONNECTED)
         if client.registry.session is None:
             transport.nudge()
@@ -93,7 +93,7 @@ class Listener:
             client.link.make_chroot()
         client.post(partial(self._began, lease))
 
-    @on_connection_thread
+    @of_library
     def on_event(self, event: Any) -> None:
         """Take a watch event. All watches share this one watcher, so a node has it once at most."""
         self._client.post(partial(self._client.registry.note_change, event.path))

@@ -1,8 +1,8 @@
 """Large requests and replies: whether parts of one pass over a slow link, and what the log says if they take too long.
 
-A link that still passes parts is slow, and not dead: a new connection would have to pass all of them again. While kazoo
-reads or writes, its thread counts the parts. A request may also wait in the socket's buffer. Linux shows how much of it
-the other end has not taken yet.
+A link that still passes parts is slow, and not dead: a new connection would have to pass all of them again. kazoo's
+thread counts the parts. A request may also wait in the socket's buffer. Linux shows how much of it the other end has
+not taken yet.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LargeMessages:
     """The large requests and replies of one client.
 
     Attributes:
-        length: that of the large request or reply that kazoo's thread is writing or reading; 0 if there is none.
+        length: that of the large reply of which a part has come; 0 if there is none.
         parts: how many parts of large requests and replies have passed.
     """
 
@@ -39,7 +39,6 @@ class LargeMessages:
         self._parts = parts
         self._opening = opening
         self.length = self.parts = 0
-        self._is_reply = False
         # When that one began to pass.
         self._since = 0.0
         # How many bytes the other end of the connection had not taken, and the parts, at the last look.
@@ -47,13 +46,9 @@ class LargeMessages:
         # How many connections in a row were lost with one under way.
         self._losses = 0
 
-    def start(self, length: int, *, is_reply: bool) -> None:
-        """Note that kazoo's thread begins to read a reply, or to write a request."""
-        self.length, self._is_reply, self._since = length, is_reply, self._opening.clock()
-
-    def finish(self) -> None:
-        """Note that all of it has passed."""
-        self.length = 0
+    def start(self, length: int) -> None:
+        """Note that a part of a large reply has come."""
+        self.length, self._since = length, self._opening.clock()
 
     def passed(self) -> bool:
         """Return whether parts have passed since the last call."""
@@ -76,7 +71,7 @@ class LargeMessages:
         pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]
         if not pending:
             return
-        if is_reply := length > 0 and self._is_reply:
+        if is_reply := length > 0:
             request, since = pending[0][0], self._since
         else:
             sizes = [len(each[0].serialize()) for each in pending]

@@ -36,7 +36,7 @@ class Leases:
 
     def adopt(self, session: int) -> Lease | None:
         """Return the lease of a connection older than the transport; None while its timeout is unknown."""
-        timeout = self.negotiated()
+        timeout = self._opening.negotiated
         if not timeout:
             return None
         lease = self._new_lease(session)
@@ -50,12 +50,6 @@ class Leases:
         for lease in list(self._leases.values()):
             lease.ended()
         self._leases.clear()
-
-    def negotiated(self) -> float | None:
-        """Return the session timeout of the present connection, in seconds; None if unknown."""
-        if self._opening.handshake is not None:
-            return self._opening.handshake.timeout
-        return self._opening.old_timeout
 
     def as_write(self, reply: Reply) -> Reply:
         """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""

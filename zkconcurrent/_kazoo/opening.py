@@ -6,7 +6,6 @@ The methods here replace kazoo's own, which its connection thread calls.
 from __future__ import annotations
 
 import errno
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -25,6 +24,8 @@ CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 MOST_SASL_REPLIES = 100
 # In bytes: a reply of a handshake is far shorter. Something other than a ZooKeeper may send any number as the length.
 _LONGEST_REPLY = 1 << 20
+# kazoo reads the length of each reply first, in so many bytes.
+LENGTH_SIZE = 4
 _NO_ZOOKEEPER = "no reply of a ZooKeeper"
 # In seconds: within this a client that is stopped gives a handshake up.
 _TURN = 0.1
@@ -77,17 +78,22 @@ class Opening:
             _connect=self._connect,
             _connect_attempt=self._connect_attempt,
             _expand_client_hosts=self._expand_client_hosts,
+            _read=self._read,
         )
+
+    @property
+    def negotiated(self) -> float | None:
+        """The session timeout of the present connection, or of the last one, in seconds; None if unknown."""
+        return self.old_timeout if self.handshake is None else self.handshake.timeout
 
     @property
     def is_untold(self) -> bool:
         """Whether the session timeout of a connection that is older than this is still unknown."""
-        is_old = self.handshake is None and self.old_timeout is None
-        return is_old and self._parts.client.client_state in CONNECTED_STATES
+        return self.negotiated is None and self._parts.client.client_state in CONNECTED_STATES
 
     def note_old_timeout(self, timeout: float) -> None:
         """Take the session timeout of a connection older than this, on kazoo's thread, behind the handshake."""
-        if self.is_untold:
+        if self.negotiated is None:
             self.old_timeout = timeout
             self.on_old_timeout()
 
@@ -190,7 +196,7 @@ class Opening:
         finally:
             self.until = None
 
-    def read(self, sock: socket.socket, length: int) -> bytes:
+    def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
 
         kazoo counts the time anew with each byte, and does not notice a stop meanwhile. So a host that sends a byte now
@@ -200,11 +206,16 @@ class Opening:
             ConnectionDropped: the connection broke, or the other end is not a ZooKeeper.
             Exception: the handler's timeout.
         """
-        handler, got = self._parts.connection.handler, b""
+        if self.until is None:
+            # kazoo's thread reads a reply on a connection that is older than this.
+            return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
+        handler, sock, got = self._parts.connection.handler, self._parts.socket, b""
+        if self.sasl_replies is not None and length == LENGTH_SIZE:
+            self._limit_sasl_replies()
         if not 0 <= length <= _LONGEST_REPLY:
             raise kazoo_errors.ConnectionDropped(_NO_ZOOKEEPER)
         while len(got) < length:
-            left = (self.until or 0.0) - monotonic()
+            left = self.until - monotonic()
             if left <= 0 or self._parts.stopped.is_set():
                 raise handler.timeout_exception("socket time-out during read")
             # What TLS has decrypted does not show at the socket.
@@ -213,7 +224,7 @@ class Opening:
             got += receive(sock, length - len(got)) or b""
         return got
 
-    def limit_sasl_replies(self) -> None:
+    def _limit_sasl_replies(self) -> None:
         """Count a reply of a SASL handshake.
 
         Raises:

@@ -15,20 +15,16 @@ from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
 
 _OF_CLIENT = (
-    *("_call", "_child_watchers", "_connection", "_data_watchers", "_notify_pending", "_pending", "_queue"),
-    *("_session_id", "_session_timeout", "_stopped", "chroot", "client_state", "last_zxid"),
+    *("_child_watchers", "_connection", "_data_watchers", "_pending", "_queue", "_session_id", "_session_timeout"),
+    *("_stopped", "chroot", "client_state", "last_zxid"),
 )
 _OF_CONNECTION = (
     *("_authenticate_with_sasl", "_connect", "_connect_attempt", "_connect_loop", "_connection_routine"),
-    *("_expand_client_hosts", "_invoke", "_read", "_read_header", "_read_response", "_read_sock", "_read_socket"),
-    *("_read_watch_event", "_ro_mode"),
-    *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
-    *("connection_stopped", "handler", "ping_outstanding"),
+    *("_expand_client_hosts", "_invoke", "_read", "_read_response", "_read_sock", "_read_socket", "_read_watch_event"),
+    *("_ro_mode", "_rw_server", "_send_request", "_socket", "_write_sock", "_xid", "connection_closed"),
+    *("connection_stopped", "handler"),
 )
-_OF_HANDLER = (
-    *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
-    "spawn",
-)
+_OF_HANDLER = ("_workers", "create_connection", "event_object", "rlock_object", "select", "sleep_func", "spawn")
 # The positional arguments of replaced or called methods.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
@@ -38,13 +34,10 @@ _ARGUMENTS = {
     "_expand_client_hosts": ("self",),
     "_invoke": ("self", "timeout", "request", "xid"),
     "_read": ("self", "length", "timeout"),
-    "_read_header": ("self", "timeout"),
     "_read_response": ("self", "header", "buffer", "offset"),
     "_read_socket": ("self", "read_timeout"),
     "_read_watch_event": ("self", "buffer", "offset"),
-    "_send_ping": ("self", "connect_timeout"),
     "_send_request": ("self", "read_timeout", "connect_timeout"),
-    "_write": ("self", "msg", "timeout"),
 }
 
 
@@ -92,12 +85,12 @@ class PrivateParts:
         pending: the requests that were sent and have no reply yet, each with its reply and its number.
         queue: the requests that wait to be sent, each with its reply.
         read_sock: the end of the pipe that the connection's thread reads to be woken.
-        read_only: whether the connection is one to a server that only reads.
+        read_only: on a connection to a server that only reads, what looks for another one at each step; else None.
+        rw_server: the server that it has found, for the next connection.
         session_id: the session's, also while disconnected; None or 0 if there is none.
         stopped: set once the program stops the client.
         child_watchers: by path.
         data_watchers: by path.
-        write: sends bytes on the socket.
         connect: connects to a server, in the client's session.
         walk: goes through the servers once, to connect.
         workers: the threads that run callbacks.
@@ -116,11 +109,11 @@ class PrivateParts:
     queue: Any = _part("client._queue")
     read_sock: Any = _part("client._connection._read_sock")
     read_only: Any = _part("client._connection._ro_mode")
+    rw_server: Any = _part("client._connection._rw_server")
     session_id: Any = _part("client._session_id")
     stopped: Any = _part("client._stopped")
     child_watchers: Any = _part("client._child_watchers")
     data_watchers: Any = _part("client._data_watchers")
-    write: Any = _part("client._connection._write")
     connect: Any = _part("client._connection._connect")
     walk: Any = _part("client._connection._connect_loop")
     workers: Any = _part("client.handler._workers")

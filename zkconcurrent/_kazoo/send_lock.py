@@ -21,6 +21,7 @@ class SendLock:
     Attributes:
         socket: the connection's socket.
         session: the session that the connection serves.
+        direct: callers may send. TLS has one state for both directions, so they do so on plain sockets only.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: the thread whose turn it is, unless it is the connection thread.
         sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
@@ -28,11 +29,12 @@ class SendLock:
         unsent: the requests of a step of which another follows at once, or what had no room in the socket's buffer.
     """
 
-    __slots__ = ("lock", "owner", "sending", "session", "socket", "unsent")
+    __slots__ = ("direct", "lock", "owner", "sending", "session", "socket", "unsent")
 
-    def __init__(self, sock: socket.socket, session: int) -> None:
+    def __init__(self, sock: socket.socket, session: int, *, direct: bool) -> None:
         self.socket = sock
         self.session = session
+        self.direct = direct
         self.lock = threading.Lock()
         self.owner: int | None = None
         self.sending = False

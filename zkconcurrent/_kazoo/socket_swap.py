@@ -105,8 +105,6 @@ class Renewal:
                 parts.socket = old
             return False
         old.close()
-        # The reply to a ping on the old connection does not come any more.
-        parts.connection.ping_outstanding.clear()
         if request:
             # Before any request that may leave a watch there.
             parts.queue.appendleft((request, HandledReply(self._watched)))

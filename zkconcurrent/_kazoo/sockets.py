@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import operator
 import os
 import select
 import socket
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionDropped
-from kazoo.handlers.utils import create_tcp_connection, selector_select
+from kazoo.handlers.utils import create_tcp_connection
 
 from .addresses import Addresses
 
@@ -28,9 +28,8 @@ Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
 # Bound at import: a plugin that forbids sockets to a test replaces the class while connections of this one serve on.
 Socket = socket.socket
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
-# In milliseconds: `poll` takes an int of C.
-_LONGEST_POLL = 2**31 - 1
-_FILENO = operator.methodcaller("fileno")
+# In seconds: `poll` takes no timeout of years, which a test that sets the clock back would bring about.
+_LONGEST_WAIT = 1000.0
 
 
 class FairHandler:
@@ -78,29 +77,26 @@ def _close_left(error: Exception) -> None:
 
 
 class WakeupSocket:
-    """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
+    """The socket that wakes kazoo's connection thread with a byte, without ever blocking the caller.
 
     The socket has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock
-    that a reply needs, or if it ran on the connection thread, as only that thread empties the socket.
+    that a reply needs, or if it ran on the connection thread, as only that thread empties the socket. A byte without
+    room is not needed: the thread looks at all that waits when it has emptied the socket.
     """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         # gevent's own would block.
         self._raw = getattr(sock, "_sock", sock)
-        # Whether a byte has had no room.
-        self._owes_byte = False
 
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
     def send(self, byte: bytes) -> None:
-        """Send a byte; if it has no room, owe it."""
-        try:
+        """Send a byte, if it has room."""
+        with contextlib.suppress(BlockingIOError):
             self._raw.send(byte, DONT_WAIT)
-        except BlockingIOError:
-            self._owes_byte = True
 
     def wake(self) -> bool:
         """Send a byte; return False if that is too late, as the client is being closed."""
@@ -111,13 +107,6 @@ class WakeupSocket:
             return False
         return True
 
-    def send_owed(self, more: bool) -> None:
-        """Send an owed byte, in the place of the one just taken, if more requests wait."""
-        if self._owes_byte:
-            self._owes_byte = more
-            if more:
-                self.send(b"\0")
-
 
 def is_open(sock: Any) -> bool:
     """Return whether a socket is open, and its descriptor too, which anything in the process may have closed."""
@@ -126,11 +115,6 @@ def is_open(sock: Any) -> bool:
     except OSError:
         return False
     return True
-
-
-def _closed() -> OSError:
-    """Return the error of a socket whose descriptor is closed. That of kazoo's `select` would end its thread."""
-    return OSError(errno.EBADF, "something else in this process has closed the descriptor of a socket")
 
 
 def raise_interrupt(error: OSError) -> None:
@@ -156,72 +140,56 @@ def receive(sock: socket.socket, most: int) -> bytes | None:
     return come
 
 
-def decrypted(readers: Files) -> list[HasFileno]:
-    """Return those that TLS has decrypted data of: they are ready, although their sockets do not show it.
+class Waiter:
+    """Waits for a connection's socket and for the pipe that wakes its thread, again and again.
 
-    kazoo would leave the second of two replies in one record until more data arrives.
+    kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock.
+
+    Args:
+        handler: kazoo's handler.
+        sock: the connection's socket.
+        pipe: the end of the pipe that is read.
+        polls: wait by a system call; otherwise as the handler's greenlets do.
     """
-    return [file for file in readers if getattr(file, "pending", int)()]
 
+    def __init__(self, handler: Any, sock: Any, pipe: Any, *, polls: bool) -> None:
+        self._handler = handler
+        self._sock, self._pipe = sock, pipe
+        self._number = sock.fileno()
+        self._writes = False
+        self._poll = select.poll() if polls and hasattr(select, "poll") else None
+        if self._poll is not None:
+            self._poll.register(sock, select.POLLIN)
+            self._poll.register(pipe, select.POLLIN)
 
-def wait_for_files(readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
-    """Wait as `handler.select` of kazoo's threads does, with one system call.
+    def wait(self, timeout: float, *, to_write: bool) -> tuple[bool, bool]:
+        """Wait until the socket or the pipe can be read; return which of the two can.
 
-    kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
-    cases are left to kazoo.
-    """
-    if found := decrypted(readers):
-        return found, [], []
-    to_read, to_write = list(map(_FILENO, readers)), list(map(_FILENO, writers))
-    if (poll := _poll_of(to_read, to_write)) is not None:
-        events = dict(poll.poll(None if timeout is None else _milliseconds(timeout)))
-        if any(event & select.POLLNVAL for event in events.values()):
-            raise _closed()
-        readable = [file for number, file in zip(to_read, readers, strict=True) if number in events]
-        return readable, [file for number, file in zip(to_write, writers, strict=True) if number in events], []
-    return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        Args:
+            timeout: for how many seconds.
+            to_write: wait for room in the socket, too.
 
-
-def _poll_of(to_read: Sequence[int], to_write: Sequence[int] = ()) -> select.poll | None:
-    """Return a poll object that waits for the files of these numbers; None if one such object can't."""
-    numbers = [*to_read, *to_write]
-    if not hasattr(select, "poll") or min(numbers, default=0) < 0 or len(set(numbers)) < len(numbers):
-        return None
-    poll = select.poll()
-    for number in to_read:
-        poll.register(number, select.POLLIN)
-    for number in to_write:
-        poll.register(number, select.POLLOUT)
-    return poll
-
-
-def _milliseconds(timeout: float) -> float:
-    """Return a timeout for `poll`, which takes none that is longer than 24 days; kazoo waits again."""
-    return min(max(timeout, 0.0) * 1000, _LONGEST_POLL)
-
-
-class Poller:
-    """Waits like `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
-
-    def __init__(self) -> None:
-        self._files: list[HasFileno] = []
-        self._numbers: list[int] = []
-        # A poll object with all the files; None if one of them is not a plain socket.
-        self._poll: select.poll | None = None
-
-    def wait(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
-        """Wait until one of the files is ready, or the time is up."""
-        # A socket that was closed has another number.
-        numbers = list(map(_FILENO, readers))
-        if readers != self._files or numbers != self._numbers:
-            plain = readers and all(type(file) is Socket for file in readers)
-            self._files, self._numbers = list(readers), numbers
-            self._poll = _poll_of(numbers) if plain else None
-        if self._poll is None or writers or timeout is None:
-            return wait_for_files(readers, writers, others, timeout)
-        readable = []
-        for number, event in self._poll.poll(_milliseconds(timeout)):
+        Raises:
+            OSError: something else in the process has closed a descriptor. That of kazoo's `select` would end its
+                thread.
+        """
+        timeout = min(max(timeout, 0.0), _LONGEST_WAIT)
+        # What TLS has decrypted does not show at the socket.
+        if getattr(self._sock, "pending", int)():
+            return True, False
+        if self._poll is None:
+            writers = [self._sock] if to_write else []
+            ready = self._handler.select([self._sock, self._pipe], writers, [], timeout)[0]
+            return self._sock in ready, self._pipe in ready
+        if to_write is not self._writes:
+            self._writes = to_write
+            self._poll.modify(self._sock, select.POLLIN | select.POLLOUT if to_write else select.POLLIN)
+        come = woken = False
+        for number, event in self._poll.poll(timeout * 1000):
             if event & select.POLLNVAL:
-                raise _closed()
-            readable.append(readers[numbers.index(number)])
-        return readable, [], []
+                raise OSError(errno.EBADF, "something else in this process has closed the descriptor of a socket")
+            if number != self._number:
+                woken = True
+            elif event != select.POLLOUT:
+                come = True
+        return come, woken

@@ -30,13 +30,20 @@ PERSISTENT_RECURSIVE = 1  # a mode of watches
 CHILDREN, DATA, TREE = 1, 2, 5
 _OF_CHILDREN = (GetChildren.type, GetChildren2.type)
 OF_DATA = (Exists.type, GetData.type)
+# By the types of events: a node was made, has ended, has other data, has other children.
+_KINDS_OF_EVENTS = {1: (DATA,), 2: (DATA, CHILDREN), 3: (DATA,), 4: (CHILDREN,)}
 W = TypeVar("W", bound=Callable[..., object])
 
 
-def on_connection_thread(watcher: W) -> W:
-    """Have a watcher called on the connection thread itself; it must not wait."""
-    watcher.on_connection_thread = True  # type: ignore[attr-defined]
+def of_library(watcher: W) -> W:
+    """Mark the library's watcher, which is called on the connection thread itself; it must not wait."""
+    watcher.of_library = True  # type: ignore[attr-defined]
     return watcher
+
+
+def is_of_library(watcher: Watcher) -> bool:
+    """Return whether a watcher is the library's."""
+    return getattr(watcher, "of_library", False)
 
 
 class _WatchRequest:
@@ -137,6 +144,16 @@ def withdraw_removals(parts: PrivateParts) -> bool:
             forget_watcher(parts, request)
             reply.set()
     return withdrawn
+
+
+def event_tables(parts: PrivateParts, event: int) -> list[dict[str, set[Watcher]]]:
+    """Return kazoo's tables of the watchers that an event of this type concerns, as in its `_read_watch_event`."""
+    return [noted_watchers(parts, kind) for kind in _KINDS_OF_EVENTS.get(event, ())]
+
+
+def request_table(parts: PrivateParts, request: Any) -> dict[str, set[Watcher]]:
+    """Return kazoo's table that takes the watcher of a request."""
+    return noted_watchers(parts, CHILDREN if request.type in _OF_CHILDREN else DATA)
 
 
 def noted_watchers(parts: PrivateParts, kind: int) -> dict[str, set[Watcher]]:

@@ -24,7 +24,7 @@ from zkconcurrent._kazoo.link import KazooClient, Link
 from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.private_parts import PrivateParts
 from zkconcurrent._kazoo.requests import refuse_of_other_sessions
-from zkconcurrent._kazoo.watches import withdraw_removals
+from zkconcurrent._kazoo.watches import is_of_library, withdraw_removals
 
 RETRY = 0.1  # how long kazoo waits before it connects again
 
@@ -107,28 +107,25 @@ class Requests(deque[tuple[Any, Any]]):
 
 
 class WakeupSocket:
-    """The socket that wakes kazoo's connection thread, which sends one request for each byte.
+    """The socket that wakes kazoo's connection thread, which then sends all that is queued.
 
     Attributes:
-        bytes: how many it has.
-        full_until: it has no room before that time.
+        full_until: it has no room before that time, at which the thread goes on.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.bytes = 0
         self.full_until = 0.0
 
     def send(self, _byte: bytes, flags: int = 0) -> None:
         """Wake the thread: a request is queued."""
         world = self._connection.world
         world.point()
-        if world.now < self.full_until:
-            if flags:
-                raise BlockingIOError
+        if world.now < self.full_until and not flags:
             world.sleep(self.full_until - world.now)
-        self.bytes += 1
         self._connection.flush()
+        if world.now < self.full_until:
+            raise BlockingIOError
 
     def close(self) -> None:
         """Nothing is left to be closed."""
@@ -178,8 +175,7 @@ class Connection:
         wire, client = self.wire, self.client
         if wire is None or not wire.open or not client._live.is_set():
             return
-        while client._queue and self.pipe.bytes:
-            self.pipe.bytes -= 1
+        while client._queue:
             refuse_of_other_sessions(self.parts)
             withdraw_removals(self.parts)
             if not client._queue:
@@ -188,7 +184,7 @@ class Connection:
             self._xid += 1
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
-            due = self.world.now + self.ensemble.trip + wire.delay
+            due = max(self.world.now, self.pipe.full_until) + self.ensemble.trip + wire.delay
             wire.requests.append((self.world.messages, request, answer, due))
             if due > self.world.now:
                 self.world.at(due)
@@ -272,7 +268,7 @@ class Connection:
     def _take_event(self, full: str, what: str) -> None:
         client = self.client
         assert client._zkconcurrent_transport is not None
-        client._zkconcurrent_transport.on_raw_event(full, what == EventType.DELETED)
+        client._zkconcurrent_transport.reader.on_raw_event(full, what == EventType.DELETED)
         watchers: list[Any] = []
         if what != EventType.CHILD:
             watchers += client._data_watchers.pop(full, [])
@@ -280,7 +276,10 @@ class Connection:
             watchers += client._child_watchers.pop(full, [])
         event = WatchedEvent(what, client._state, client.unchroot(full))
         for watcher in watchers:
-            client.handler.dispatch_callback(Callback("watch", watcher, (event,)))
+            if is_of_library(watcher):
+                watcher(event)
+            else:
+                client.handler.dispatch_callback(Callback("watch", watcher, (event,)))
 
     def _take_answer(self, request: Any, sent: Any, value: Any, error: Exception | None, zxid: int) -> None:
         client = self.client
