@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.meter import Cost
-from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.session_lease import Lease
 
 POINTS = Path(__file__).with_name("points.json")
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 from ._engine.session import Session
 from ._errors import DeadlockError, LockLostError, LossCause
 from ._kazoo.link import KazooClient
-from ._observe import event_stories
+from ._observe import event_listeners
 from ._observe import event_types as events
 from ._observe.inspection import servers_of, state_of
 from ._protocol.ticket import State
@@ -220,7 +220,7 @@ class Recorder:
         self._free = [None] * MOST_NAMES
         # The locks that have had events: one that is now neither held nor awaited has 0.
         self._locks: dict[Values, None] = {}
-        self._removes = [event_stories.add(self, each, self._base or "/") for each in sessions]
+        self._removes = [event_listeners.add(self, each, self._base or "/") for each in sessions]
 
     def remove(self) -> None:
         """End it. A second call changes nothing."""
@@ -276,7 +276,7 @@ class Recorder:
             number = len(counted)
             self._record(key[0], number, key[1])
 
-    def _lock_of(self, event: events.LockEvent | event_stories.Story) -> Values:
+    def _lock_of(self, event: events.LockEvent | event_listeners.Story) -> Values:
         """Return the values of the attributes of a lock."""
         path = event.path
         name = event.label or events.fold(path if self._base is None else path[len(self._base) + 1 :])
@@ -332,7 +332,7 @@ def _clients(sessions: list[Session]) -> dict[Instrument, dict[Values, float]]:
     return {MARGIN: margins, CLIENTS: states}
 
 
-def _stories(session: Session) -> Iterable[event_stories.Story]:
+def _stories(session: Session) -> Iterable[event_listeners.Story]:
     """Return the stories of a client's acquires and holds, each once."""
     # R4: each of these copies is made in one step.
     found = [call.story for call in session.calls]

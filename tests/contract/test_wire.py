@@ -28,7 +28,7 @@ from tests.helpers.interrupts import at_every_line
 from tests.helpers.proxy import Proxy
 from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.sockets import Waiter
+from zkconcurrent._kazoo.sockets import ConnectionPoll
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
 
@@ -333,7 +333,7 @@ def test_what_comes_is_no_reply(length: int, in_thread: InThread) -> None:
     with Peer() as peer:
         served = peer.serve(in_thread)
         peer.far.sendall(struct.pack("!i", length) + bytes(40))
-        with pytest.raises(ConnectionDropped, match="no reply"):
+        with pytest.raises(ConnectionDropped, match="not a reply"):
             served.result(20)
 
 
@@ -385,23 +385,23 @@ def test_waiting_for_the_socket_and_the_pipe() -> None:
     for polls in (True, False):
         (near, far), (pipe, byte) = socket.socketpair(), socket.socketpair()
         with near, far, pipe, byte:
-            waiter = Waiter(handler, near, pipe, polls=polls)
-            assert waiter.wait(0, to_write=False) == (False, False)
-            assert waiter.wait(20, to_write=True) == (False, False)
+            poll = ConnectionPoll(handler, near, pipe, polls=polls)
+            assert poll.wait(0, to_write=False) == (False, False)
+            assert poll.wait(20, to_write=True) == (False, False)
             byte.send(b"x")
-            assert waiter.wait(1.6e9, to_write=False) == (False, True)  # where a test has set the clock back
+            assert poll.wait(1.6e9, to_write=False) == (False, True)  # where a test has set the clock back
             far.send(b"x")
-            assert waiter.wait(20, to_write=False) == (True, True)
+            assert poll.wait(20, to_write=False) == (True, True)
             pipe.recv(1)
-            assert waiter.wait(20, to_write=True) == (True, False)
+            assert poll.wait(20, to_write=True) == (True, False)
             decrypted = SimpleNamespace(fileno=far.fileno, pending=lambda: 1)
-            assert Waiter(handler, decrypted, pipe, polls=polls).wait(20, to_write=False) == (True, False)
+            assert ConnectionPoll(handler, decrypted, pipe, polls=polls).wait(20, to_write=False) == (True, False)
     near, far = socket.socketpair()
     with near, far:
-        waiter = Waiter(handler, near, far, polls=True)
+        poll = ConnectionPoll(handler, near, far, polls=True)
         os.close(near.detach())
         with pytest.raises(OSError, match="closed the descriptor"):  # kazoo's error would end its thread
-            waiter.wait(0, to_write=False)
+            poll.wait(0, to_write=False)
 
 
 @pytest.mark.fault(197)

@@ -39,7 +39,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
-from zkconcurrent._protocol.lease import BEATS
+from zkconcurrent._protocol.session_lease import BEATS
 from zkconcurrent._runtime.wait_loops import wait
 from zkconcurrent._threads.base import lock_base
 from zkconcurrent.testing import Server

@@ -18,7 +18,7 @@ from zkconcurrent import aio
 from zkconcurrent._client import connect as _connect
 from zkconcurrent._client import url as _url
 from zkconcurrent._kazoo.transport import MAX_REQUEST
-from zkconcurrent._protocol.lease import MARGIN
+from zkconcurrent._protocol.session_lease import MARGIN
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC = [

@@ -50,7 +50,7 @@ from zkconcurrent import (
     aio,
 )
 from zkconcurrent._engine.session import Session
-from zkconcurrent._observe import event_stories
+from zkconcurrent._observe import event_listeners
 from zkconcurrent._protocol.ticket import State
 from zkconcurrent._runtime.serving import in_listener
 
@@ -71,7 +71,7 @@ def listen() -> Iterator[Listen]:
     for grammar, remove in added:
         remove()
         assert grammar.wrong == []
-    assert not event_stories.registered
+    assert not event_listeners.registered
     assert not in_listener()
 
 
@@ -414,7 +414,7 @@ def test_whom_it_hears(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     with Lock(zk, f"{zk_path}/a/lock"):
         pass
     assert [len(events) for events in heard.values()] == [6, 2, 2]
-    assert not event_stories.registered
+    assert not event_listeners.registered
 
 
 def test_what_is_no_listener() -> None:
@@ -426,7 +426,7 @@ def test_what_is_no_listener() -> None:
         for add in (zkconcurrent.add_listener, QueueListener):
             with pytest.raises(TypeError):
                 add(each)
-    assert not event_stories.registered
+    assert not event_listeners.registered
 
 
 @pytest.mark.fault(366)

@@ -40,7 +40,7 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine.session import Session
-from zkconcurrent._observe import event_stories
+from zkconcurrent._observe import event_listeners
 from zkconcurrent._observe.event_types import fold
 from zkconcurrent.metrics import BUCKETS, CLIENTS, HELD, INSTRUMENTS, MARGIN, OLDEST, WAITING, Instrument
 
@@ -55,7 +55,7 @@ Spans = tuple[TracerProvider, InMemorySpanExporter]
 def _nobody_listens() -> Iterator[None]:
     """Nothing is left behind."""
     yield
-    assert not event_stories.registered
+    assert not event_listeners.registered
 
 
 @pytest.fixture
@@ -308,7 +308,7 @@ def test_a_forked_child_has_nothing_of_its_parents(
 ) -> None:
     """What the parent holds, and the parent's clients, are not the child's."""
     scraped()
-    [registration] = event_stories.registered
+    [registration] = event_listeners.registered
     recorder: Any = registration.listener
 
     def look() -> None:

@@ -16,7 +16,7 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo import leases
-from zkconcurrent._protocol.lease import NEVER
+from zkconcurrent._protocol.session_lease import NEVER
 from zkconcurrent.testing import Server
 
 

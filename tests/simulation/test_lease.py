@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.subjects.lease import TICK, History, Plan, Request, history
 from tests.simulation.world.run import TIMES
-from zkconcurrent._protocol.lease import MARGIN, SURVIVED
+from zkconcurrent._protocol.session_lease import MARGIN, SURVIVED
 
 HISTORIES = 2000
 FAULTS = {"cut off", "usurped", "crashed", "reconnected"}

@@ -20,7 +20,7 @@ from zkconcurrent._engine.connection_listener import HINT_AFTER, Listener
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.holds import PathState
-from zkconcurrent._engine.keeper import IDLE_BEAT, Keeper
+from zkconcurrent._engine.keeper_thread import IDLE_BEAT, Keeper
 from zkconcurrent._engine.loss_signal import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
 from zkconcurrent._engine.session import Session
@@ -28,9 +28,9 @@ from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._engine.watch_removals import AGAIN, LINGER, TOGETHER, Watches
 from zkconcurrent._kazoo.watches import RemovalWithdrawn
 from zkconcurrent._protocol import operations as op
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._protocol.way_to_grant import Way
 
@@ -571,7 +571,7 @@ def test_when_a_stopped_client_needs_no_keeper(was_connected: bool, left: str) -
         link=SimpleNamespace(stopped=True, was_connected=was_connected),
         registry=Registry(""),
         keeper=SimpleNamespace(to_start=some["to_start"]),
-        observer=SimpleNamespace(has_left=some["has_left"]),
+        hooks=SimpleNamespace(has_left=some["has_left"]),
         directory=SimpleNamespace(states=list),
     )
     assert Session._is_over(client, 1.0) is (was_connected and not left)

@@ -10,7 +10,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 
 from zkconcurrent._engine.heartbeat import Heartbeat
 from zkconcurrent._engine.ticket_registry import Registry
-from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.session_lease import Lease
 
 TIMEOUT = 6.0
 STRAY, OWN = "_c_00000000-0000-0000-0000-000000000009-lock-0000000000", "_c_00000000-0000-0000-0000-000000000001-"

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from zkconcurrent._protocol.lease import MARGIN, NEVER, THIN, Exchange, Lease, proved
+from zkconcurrent._protocol.session_lease import MARGIN, NEVER, THIN, Exchange, Lease, proved
 
 T = 10.0
 GAP = 0.3 * T

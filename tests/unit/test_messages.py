@@ -21,7 +21,7 @@ from tests.helpers.kinds import ARGUMENTS, make
 from zkconcurrent import LossCause, aio, testing
 from zkconcurrent._arguments.codec import encoded
 from zkconcurrent._engine.loss_cause import why_lost
-from zkconcurrent._protocol.lease import Lease
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import LossRecord, Ticket
 
 

@@ -25,7 +25,7 @@ from zkconcurrent import (
     Released,
     namespace,
 )
-from zkconcurrent._observe import event_stories
+from zkconcurrent._observe import event_listeners
 from zkconcurrent.metrics import MOST_NAMES, OTHER
 
 
@@ -33,7 +33,7 @@ from zkconcurrent.metrics import MOST_NAMES, OTHER
 def _nobody_listens() -> Iterator[None]:
     """Nothing is left behind."""
     yield
-    assert not event_stories.registered
+    assert not event_listeners.registered
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_ids_are_folded(path: str, name: str) -> None:
 
 def listener() -> Any:
     """Return the only listener there is."""
-    [registration] = event_stories.registered
+    [registration] = event_listeners.registered
     return registration.listener
 
 
@@ -200,10 +200,10 @@ def test_of_several_processes(tmp_path: Path) -> None:
     """
     program = """
 from zkconcurrent import Acquired, Cancelled, Lost, Released, Suspect, TimedOut, Waiting, WouldBlock
-from zkconcurrent._observe import event_stories
+from zkconcurrent._observe import event_listeners
 
 remove = zkconcurrent.prometheus.instrument()
-[registration] = event_stories.registered
+[registration] = event_listeners.registered
 
 told = [
     Acquired(*of("a"), 0.0, False), Waiting(*of("b")), Waiting(*of("c")), WouldBlock(*of("d"), 0.1),

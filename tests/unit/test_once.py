@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from zkconcurrent import ForeignNodeError
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
     BadVersion,
     ConnectionLost,
@@ -20,6 +19,7 @@ from zkconcurrent._protocol.operations import (
     NoNode,
     SessionExpired,
 )
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.once import take_turn, while_held, write
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._protocol import operations as op
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Node
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.manage import drain
 from zkconcurrent._recipes.queue.order import (

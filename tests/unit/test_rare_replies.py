@@ -11,7 +11,6 @@ import pytest
 from tests.unit.test_once import in_part, sent
 from zkconcurrent import ForeignNodeError, RefusedError
 from zkconcurrent._engine.ticket_registry import Registry
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.node_names import unique_prefix
 from zkconcurrent._protocol.operations import (
     NOWHERE,
@@ -40,6 +39,7 @@ from zkconcurrent._protocol.operations import (
     Wait,
 )
 from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._protocol.way_to_grant import Way
 from zkconcurrent._recipes import (

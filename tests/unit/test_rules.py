@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
+from zkconcurrent._protocol.layout import KINDS, other_folder
 from zkconcurrent._protocol.operations import Names
 from zkconcurrent._protocol.rules import (
-    KINDS,
     LATCH,
     MUTEX,
     PERMIT,
@@ -28,7 +28,6 @@ from zkconcurrent._protocol.rules import (
     holders,
     in_the_way,
     line_up,
-    other_folder,
 )
 
 Named: TypeAlias = "st.SearchStrategy[str]"

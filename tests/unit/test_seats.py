@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import Children, Get, Node, Wait, Watch
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes import barrier
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent, BarrierView, Party

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from zkconcurrent._protocol.lease import Lease
 from zkconcurrent._protocol.operations import (
     BadVersion,
     Check,
@@ -26,6 +25,7 @@ from zkconcurrent._protocol.operations import (
     SetNode,
     Sync,
 )
+from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.detached import detach
 from zkconcurrent._recipes.group import Member, stay

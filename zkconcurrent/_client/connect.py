@@ -24,8 +24,8 @@ from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST, Transport
 from .._memory import process
 from .._observe.long_waits import LONG
-from .._protocol.lease import MARGIN
 from .._protocol.operations import ConnectionLost, SessionExpired
+from .._protocol.session_lease import MARGIN
 from .._runtime import serving, this_process
 from .._runtime.clock import monotonic
 from .._runtime.interpreter import check_interpreter

@@ -14,7 +14,7 @@ from urllib.parse import unquote, unquote_plus
 
 from .._arguments.limits import check_seconds, is_seconds
 from .._arguments.paths import check_path
-from .._protocol.lease import longest_outage
+from .._protocol.session_lease import longest_outage
 from .secrets import Secret
 
 T = TypeVar("T")

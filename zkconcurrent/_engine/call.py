@@ -33,7 +33,7 @@ from .._runtime.identity import of_caller
 from .._runtime.interrupts import TRIES, check_not_interrupted
 from .._runtime.serving import in_listener
 from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
-from .keeper import STUCK_AFTER
+from .keeper_thread import STUCK_AFTER
 from .operation_runner import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session

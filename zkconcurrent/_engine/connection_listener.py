@@ -13,7 +13,7 @@ from typing import Any
 
 from .._kazoo.link import KazooState
 from .._kazoo.watches import of_library
-from .._protocol.lease import Lease
+from .._protocol.session_lease import Lease
 from .client_state import ClientState
 
 ADOPT_INTERVAL = 0.01  # seconds

@@ -33,8 +33,8 @@ from itertools import islice
 from .._arguments.limits import CHECK_BYTES
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._kazoo.watches import Watcher
-from .._protocol.lease import LONGEST_SPACING
 from .._protocol.operations import ConnectionLost
+from .._protocol.session_lease import LONGEST_SPACING
 from .._protocol.ticket import REVOKED, State, Ticket
 from .client_state import ClientState
 

@@ -381,7 +381,7 @@ class PathState:
         with self.session.lock:
             if self.own(hold.role, hold.owner) is not hold:
                 return True
-            self.session.observer.ending(hold.ticket)
+            self.session.hooks.ending(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
                 return False
             # The ticket goes on, in another story and as another's hold.

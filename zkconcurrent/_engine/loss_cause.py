@@ -10,8 +10,8 @@ import math
 
 from .._errors import LossCause
 from .._kazoo.link import Link
-from .._protocol.lease import Lease
 from .._protocol.operations import NoNode
+from .._protocol.session_lease import Lease
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.clock import ago, in_words
 

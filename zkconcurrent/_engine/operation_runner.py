@@ -16,7 +16,7 @@ from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
-from .._protocol.lease import NEVER
+from .._protocol.session_lease import NEVER
 from .._protocol.ticket import Ticket
 from .._runtime.wait_loops import Steps, WakeUp
 from . import request_sender as requests

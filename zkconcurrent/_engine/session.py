@@ -2,9 +2,9 @@
 
 The registry has the state. This module runs the work around it:
 
-* the listener (`listener.py`) follows the state of kazoo's connection, and is the one watcher of all watches;
-* the keeper (`keeper.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out,
-  repeats deletes until they are done or their session is over (`deletes.py`), and reports losses;
+* the listener (`connection_listener.py`) follows the state of kazoo's connection, and takes all watch events;
+* the keeper (`keeper_thread.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran
+  out (`lost_holds.py`), and repeats deletes until they are done or their session is over (`deletes.py`);
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
 A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
@@ -25,11 +25,10 @@ from typing import NamedTuple, Protocol
 from .._errors import ClientError, RefusedError
 from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat
 from .._kazoo.replies import failure
-from .._protocol.lease import Lease
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
+from .._protocol.session_lease import Lease
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.clock import boot_clock, monotonic, wall_clock
-from .._runtime.identity import label
 from .._runtime.interpreter import check_interpreter
 from .._runtime.live_set import LiveSet
 from .._runtime.process_exit import end_with_process
@@ -38,16 +37,16 @@ from .client_state import ClientState, log_all
 from .connection_listener import Listener
 from .deletes import Deletes
 from .heartbeat import Heartbeat
-from .keeper import IDLE_BEAT, Keeper
-from .loss_cause import complete, of_end, why_lost
-from .observer import Observer
+from .hooks import Hooks
+from .keeper_thread import IDLE_BEAT, Keeper
+from .loss_cause import of_end
+from .lost_holds import LostHolds
 from .path_directory import PathDirectory, PathStateT
 from .spares import Spares
 from .ticket_registry import Registry
 from .watch_removals import Watches
 
 log = logging.getLogger("zkconcurrent")
-losses = logging.getLogger("zkconcurrent.losses")
 
 EXIT_POLL_INTERVAL = 0.005  # seconds
 STOP_PATIENCE = 1.0  # seconds
@@ -94,7 +93,8 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
-        observer: what looks on.
+        hooks: the hooks by which something looks on.
+        lost_holds: ends holds without a release, and reports their losses.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -121,13 +121,14 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)
         self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
-        self.observer = Observer()
+        self.hooks = Hooks()
         # When the keeper is to take its next turn; later, if this process was paused.
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
         # Since when the client is stopped, or was not started yet.
         self._stopped_since = math.inf
+        self.lost_holds = LostHolds(self, self._why_lost, self._ending)
         self.handoffs: LiveSet[Handoff] = LiveSet()
         self.watches_handoffs = False
 
@@ -209,9 +210,8 @@ class Session(ClientState):
         if self.registry.lease is not lease and not self.registry.lease.over:
             # The next session has begun: a signal handler that interrupted this thread has done that work first.
             return
-        self.registry.ended(self._why_lost(self.clock()))
         self.deletes.begin_anew()
-        self._tell_losses()
+        self.lost_holds.end_with_session()
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
@@ -297,53 +297,15 @@ class Session(ClientState):
         """Note that the server has nothing of a ticket any more."""
         with self.lock:
             # R1, as in `discard`.
-            self.observer.ending(ticket)
+            self.hooks.ending(ticket)
             self.registry.mark_deleted(ticket)
 
-    def end_holds_past_lease(self) -> None:
-        """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
-        # The common case takes no lock: the lease runs, and all holds are of its session.
-        if not self.registry.lost and self.time() < self.registry.lease.end:
-            return
-        with self.lock:
-            now = self.clock()
-            self.registry.expire_lease(now, self._why_lost(now))
-            if self.registry.lost:
-                self.wake_keeper()
-        self._tell_losses()
+    def _ending(self, ticket: Ticket) -> None:
+        self.hooks.ending(ticket)
 
     def _why_lost(self, now: float) -> LossRecord:
         lease, paused = self.registry.lease, now - self.next_turn > self.timeout / 3
         return of_end(self.link, lease, now, paused=paused, overdue=self.heartbeat.overdue(now))
-
-    def _tell_losses(self) -> None:
-        while self.registry.lost:
-            with self.lock:
-                try:
-                    ticket = self.registry.lost[0]
-                except IndexError:
-                    # Another thread, or a signal handler that interrupted this one, has reported the loss.
-                    return
-                self.registry.finish_loss(ticket)
-                complete(ticket, self.clock())
-                if (observe := ticket.observer()) is not None:
-                    observe(ticket)
-                self.observer.ending(ticket)
-                # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
-                # interrupted this thread may have removed the ticket.
-                with suppress(ValueError):
-                    self.registry.lost.remove(ticket)
-            self.warn_later(
-                "lost: %s (fencing token %d): %s",
-                ticket.node,
-                ticket.token,
-                why_lost(ticket),
-                logger=losses,
-                zk_path=ticket.path,
-                zk_token=ticket.token,
-                zk_cause=ticket.loss and ticket.loss.cause.value,
-                zk_by=None if ticket.owner is None else label(ticket.owner),
-            )
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
@@ -352,7 +314,7 @@ class Session(ClientState):
         """
         with self.lock:
             # R1: the story finds the end of the hold, once it is looked at.
-            self.observer.ending(ticket)
+            self.hooks.ending(ticket)
             held = ticket.state is State.HELD
             if not self.registry.discard(ticket):
                 return False
@@ -373,8 +335,8 @@ class Session(ClientState):
         self.listener.hint()
         self.run_posted()
         self.sweep()
-        first_due = self.observer.end_due(self.clock())
-        self.end_holds_past_lease()
+        first_due = self.hooks.end_due(self.clock())
+        self.lost_holds.end_past_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
         pause = IDLE_BEAT
@@ -393,7 +355,7 @@ class Session(ClientState):
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now, first_due - now))
-        pause = self.observer.report_due(pause, suspect=self._suspect, changed=self._suspect is not suspect)
+        pause = self.hooks.report_due(pause, suspect=self._suspect, changed=self._suspect is not suspect)
         self.next_turn = now + pause
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
@@ -410,7 +372,7 @@ class Session(ClientState):
         if now - self._stopped_since < (0 if self.link.was_connected else IDLE_BEAT / 2):
             return False
         left = self.registry.tickets or self.registry.deletes or self.registry.lost or self.dropped or self.posted
-        begun = self.keeper.to_start or self.unlogged or self.observer.has_left
+        begun = self.keeper.to_start or self.unlogged or self.hooks.has_left
         return not (left or begun or self.calls or self.directory.states())
 
     # -- objects that come and go -------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Collection
 
 from .._errors import LossCause
-from .._protocol.lease import Lease
 from .._protocol.node_names import PREFIX_LENGTH, unique_prefix
 from .._protocol.operations import SessionExpired
+from .._protocol.session_lease import Lease
 from .._protocol.ticket import LossRecord, State, Ticket
 
 MOST_LEFT = 100

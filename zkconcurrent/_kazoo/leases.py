@@ -5,7 +5,7 @@ kazoo's connection thread writes here. It notes what a reply proves before any o
 
 from __future__ import annotations
 
-from .._protocol.lease import MARGIN, NEVER, Lease
+from .._protocol.session_lease import MARGIN, NEVER, Lease
 from .._runtime.clock import boot_clock
 from .old_connection import connected_since
 from .opening import Opening

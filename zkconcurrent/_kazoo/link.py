@@ -28,7 +28,7 @@ from kazoo.security import (
 )
 
 from .._protocol import operations as op
-from .._protocol.lease import Lease
+from .._protocol.session_lease import Lease
 from .._runtime import serving
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import of_thread

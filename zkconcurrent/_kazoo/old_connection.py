@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 
-from .._protocol.lease import NEVER
+from .._protocol.session_lease import NEVER
 from .._runtime.clock import boot_clock
 
 # A thread that was not alive at the import started after the import.

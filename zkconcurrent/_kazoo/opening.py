@@ -24,7 +24,7 @@ CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 MOST_SASL_REPLIES = 100
 # In bytes: a reply of a handshake is far shorter. Something other than a ZooKeeper may send any number as the length.
 _LONGEST_REPLY = 1 << 20
-# kazoo reads the length of each reply first, in so many bytes.
+# The length of each reply, which kazoo reads first, has this many bytes.
 LENGTH_SIZE = 4
 _NO_ZOOKEEPER = "no reply of a ZooKeeper"
 # In seconds: within this a client that is stopped gives a handshake up.

@@ -74,8 +74,8 @@ class ReplyReader:
         """Take what has come: replies and events, the last of which may be here in part.
 
         Raises:
-            ConnectionDropped: it is no reply at all, as a middlebox may have put in bytes of its own; or the reply to
-                another request than the oldest.
+            ConnectionDropped: the bytes are not those of a reply, as a middlebox may have put in its own; or a reply
+                came for another request than the oldest.
         """
         self._large.parts += self._large.length > 0
         ahead, at = self._received, 0
@@ -83,7 +83,9 @@ class ReplyReader:
         while len(ahead) - at >= LENGTH.size:
             (length,) = LENGTH.unpack_from(ahead, at)
             if length < REPLY_HEADER.size:
-                raise kazoo_errors.ConnectionDropped(f"what came is no reply: its length is {length}")
+                raise kazoo_errors.ConnectionDropped(
+                    f"the bytes that came are not a reply: its length would be {length}"
+                )
             end = at + LENGTH.size + length
             if end > len(ahead):
                 if length > LARGE and not self._large.length:

@@ -140,7 +140,7 @@ def receive(sock: socket.socket, most: int) -> bytes | None:
     return come
 
 
-class Waiter:
+class ConnectionPoll:
     """Waits for a connection's socket and for the pipe that wakes its thread, again and again.
 
     kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock.

@@ -61,7 +61,7 @@ from .reply_reader import ReplyReader
 from .requests import TooLarge, refuse_of_other_sessions
 from .send_lock import SendLock
 from .socket_swap import Renewal
-from .sockets import Files, Ready, Socket, Waiter, WakeupSocket, raise_interrupt, receive
+from .sockets import ConnectionPoll, Files, Ready, Socket, WakeupSocket, raise_interrupt, receive
 from .watches import withdraw_removals
 
 log = logging.getLogger("zkconcurrent")
@@ -73,9 +73,10 @@ XIDS = 2**31 - 1
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
-# How often in a session timeout the connection thread looks whether a ping is due.
+# In each session timeout, the connection thread looks this often whether a ping is due.
 LOOKS = 6
-# After so many looks without a request it pings; after so many more without a byte of a reply, the link is dead.
+# After QUIET_LOOKS without a request it pings. After DEAF_LOOKS in which a reply was awaited and no byte came, it drops
+# the connection.
 QUIET_LOOKS, DEAF_LOOKS = 2, 3
 
 
@@ -106,7 +107,7 @@ class Transport:
         # That of the connection that is being served; None if there is none.
         self._turn: SendLock | None = None
         self.large = LargeMessages(self.parts, self.opening)
-        # For how many looks nothing was sent; and for how many nothing has come although a reply was awaited.
+        # The looks since a request was sent, and those since a byte has come although a reply was awaited.
         self._quiet = self._deaf = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
@@ -276,7 +277,7 @@ class Transport:
             self._xids = itertools.count(parts.xid)
         self.reader.begin()
         self._quiet = self._deaf = 0
-        waiter = Waiter(self._handler, sock, pipe, polls=self._direct)
+        poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
         self._turn = turn = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
         pause = (self.opening.negotiated or 0.0) / LOOKS
         look_at = monotonic() + pause
@@ -285,7 +286,7 @@ class Transport:
                 self._send_queued(turn)
                 if self._renewal.wanted and self._renew_if_idle(turn):
                     return [], [], []
-                come, woken = waiter.wait(look_at - monotonic(), to_write=bool(turn.unsent))
+                come, woken = poll.wait(look_at - monotonic(), to_write=bool(turn.unsent))
                 if woken:
                     pipe.recv(READ_SIZE)
                 if come:

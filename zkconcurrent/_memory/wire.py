@@ -19,7 +19,7 @@ from .fields import INT, LONG, Malformed, Reader, pack_buffer, pack_stat, pack_s
 from .rights import allows
 from .server_watches import ANY_WATCH, CHILDREN_WATCH, DATA_WATCH, ONCE, PERSISTENT, RECURSIVE
 from .service import Service
-from .writes import WRITES, pack_failure, pack_results, read_multi
+from .wire_writes import WRITES, pack_failure, pack_results, read_multi
 
 T = TypeVar("T")
 

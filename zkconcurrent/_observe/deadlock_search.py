@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from .._engine.client_state import ClientState
-from .._engine.keeper import Helper, Keeper
+from .._engine.keeper_thread import Helper, Keeper
 from .._errors import DeadlockError
 from .._kazoo import full_paths
 from .._kazoo.replies import Reply, failure, node_of

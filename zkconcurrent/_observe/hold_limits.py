@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from .._engine.client_state import ClientState
-from .._engine.keeper import IDLE_BEAT
+from .._engine.keeper_thread import IDLE_BEAT
 from .._errors import LossCause
 from .._protocol.ticket import LossRecord, State, Ticket
 from .._runtime.identity import label, name
-from .event_stories import Teller
+from .event_listeners import Teller
 
 AfterLimit: TypeAlias = Literal["warn", "lose"]
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from .._engine.client_state import ClientState, log_all
-from .._engine.keeper import IDLE_BEAT, Helper, Keeper
+from .._engine.keeper_thread import IDLE_BEAT, Helper, Keeper
 
 log = logging.getLogger("zkconcurrent.waits")
 

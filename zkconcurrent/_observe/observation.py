@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .._engine.observer import Observer
+from .._engine.hooks import Hooks
 from .._engine.session import Session
 from .deadlock_search import Deadlocks
-from .event_stories import Teller
+from .event_listeners import Teller
 from .hold_limits import HoldLimits
 from .long_waits import LongWaits
 
 
-class Observation(Observer):
+class Observation(Hooks):
     """What looks on at one client.
 
     Attributes:
@@ -30,7 +30,7 @@ class Observation(Observer):
         self.end_due = self.hold_limits.end_due  # type: ignore[method-assign]
 
     def report_due(self, pause: float, *, suspect: bool, changed: bool) -> float:
-        """Have reported what is due; see `Observer.report_due`."""
+        """Have reported what is due; see `Hooks.report_due`."""
         self.long_waits.report_due()
         pause = self.deadlocks.search_due(pause)
         self.teller.report_due(suspect=suspect, changed=changed)
@@ -39,8 +39,8 @@ class Observation(Observer):
 
 def observation(session: Session) -> Observation:
     """Return the observation of a client; the first call makes it."""
-    if isinstance(session.observer, Observation):
-        return session.observer
+    if isinstance(session.hooks, Observation):
+        return session.hooks
     # R4: of two threads, or of a thread and its signal handler, one makes it; either may set it.
-    session.observer = made = vars(session).setdefault("_observation", Observation(session))
+    session.hooks = made = vars(session).setdefault("_observation", Observation(session))
     return made  # type: ignore[no-any-return]

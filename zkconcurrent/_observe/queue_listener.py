@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from .._runtime import this_process
 from .._runtime.public import public
 from .._runtime.worker import Worker
-from .event_stories import Listener, check_listener, log_failure
+from .event_listeners import Listener, check_listener, log_failure
 from .event_types import LockEvent
 
 # How long the thread waits for more, so that not every event starts one.

@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
-from .lease import Lease
 from .rules import Rule, check_sequence
+from .session_lease import Lease
 from .way_to_grant import Way
 
 HOLDS = b'"holds": '

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from .._arguments.limits import most_together
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
+from .._protocol.layout import has_data
 from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Recipe
-from .._protocol.rules import has_data
 from .._protocol.ticket import Ticket
 from .nodes import foreign_child
 

@@ -23,8 +23,8 @@ from contextlib import suppress
 
 from .._errors import ForeignNodeError, LossCause
 from .._protocol import operations as op
+from .._protocol.layout import FOLDERS, has_data, other_kind, role_of
 from .._protocol.operations import Recipe
-from .._protocol.rules import FOLDERS, has_data, other_kind, role_of
 from .._protocol.ticket import Ticket
 from .nodes import FLIGHT, Lacking, foreign_child, get_all, missing
 

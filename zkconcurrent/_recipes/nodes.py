@@ -11,8 +11,8 @@ from .._arguments.limits import MOST_TOGETHER, most_together
 from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
+from .._protocol.layout import FOLDERS, has_data, other_folder, other_kind, role_of
 from .._protocol.operations import Recipe
-from .._protocol.rules import FOLDERS, has_data, other_folder, other_kind, role_of
 from .._protocol.ticket import Ticket
 
 R = TypeVar("R")

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
+from .._protocol.layout import FOLDERS
 from .._protocol.operations import Recipe
-from .._protocol.rules import FOLDERS
 from .._protocol.ticket import Ticket
 from .destroy import Tree
 from .lock import come_first

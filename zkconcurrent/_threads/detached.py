@@ -12,7 +12,7 @@ from .._engine.holds import PathState, Possession
 from .._engine.session import Session
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
-from .._observe.event_stories import Story
+from .._observe.event_listeners import Story
 from .._protocol.node_names import as_detached
 from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release

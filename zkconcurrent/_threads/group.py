@@ -12,7 +12,8 @@ from .._engine.call import Call
 from .._engine.holds import PathState, Possession
 from .._engine.loss_cause import words
 from .._engine.loss_signal import Loss
-from .._engine.session import Session, losses
+from .._engine.lost_holds import losses
+from .._engine.session import Session
 from .._errors import ClientError, LossCause
 from .._protocol.ticket import LossRecord
 from .._recipes.group import Member, members, next_members, stay

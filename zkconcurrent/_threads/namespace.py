@@ -17,7 +17,7 @@ from .._client.connect import LocalRoot
 from .._engine.call import Call
 from .._engine.session import Session
 from .._kazoo.link import KazooClient
-from .._observe import event_stories
+from .._observe import event_listeners
 from .._observe.deadlock_search import OnDeadlock, check_on_deadlock
 from .._recipes.ensembles import RECORD, first_part, has_record, place, record, write_record
 from .._runtime.public import public
@@ -42,7 +42,7 @@ from . import dict as _dict
 from . import set as _set
 from .base.primitive import OnLost, OnSuspect, PickledByPath
 
-Listener: TypeAlias = event_stories.Listener
+Listener: TypeAlias = event_listeners.Listener
 P = ParamSpec("P")
 R = TypeVar("R")
 NamespaceT = TypeVar("NamespaceT", bound="BasePath")
@@ -87,7 +87,7 @@ class BasePath(PickledByPath):
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
         """Add a listener for all events of this client below this path: see `zkconcurrent.add_listener`."""
-        removes = [event_stories.add(listener, Session.of(client), self._path) for client in self.clients]
+        removes = [event_listeners.add(listener, Session.of(client), self._path) for client in self.clients]
 
         def remove() -> None:
             for each in removes:
@@ -246,7 +246,7 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
     Raises:
         TypeError: the listener can't be called, or is a coroutine function; or the client is not a kazoo client.
     """
-    return event_stories.add(listener, None if client is None else Session.of(client))
+    return event_listeners.add(listener, None if client is None else Session.of(client))
 
 
 def opened(

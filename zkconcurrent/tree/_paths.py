@@ -17,21 +17,10 @@ from .._errors import ForeignNodeError, SequenceExhaustedError
 from .._kazoo.link import KazooClient
 from .._kazoo.replies import kazoo_errors, node_of
 from .._protocol import rules
+from .._protocol.layout import is_of_kazoo, role_of
 from .._protocol.node_info import origin_of
 from .._protocol.operations import Node
-from .._protocol.rules import (
-    LATCH,
-    MUTEX,
-    PERMIT,
-    READ,
-    WRITE,
-    Rule,
-    check_queue,
-    holders,
-    is_of_kazoo,
-    line_up,
-    role_of,
-)
+from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, check_queue, holders, line_up
 from .._recipes.queue.order import is_item
 from .._runtime.public import public
 from .._threads.base.contender import Contender, note_holders

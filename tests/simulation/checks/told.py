@@ -7,7 +7,7 @@ from tests.simulation.subjects.detached import DetachedRun
 from tests.simulation.world.client import Process
 from tests.simulation.world.run import Run
 from tests.simulation.world.world import Violation
-from zkconcurrent._observe import event_stories
+from zkconcurrent._observe import event_listeners
 
 
 def _fail(_: object) -> None:
@@ -22,14 +22,14 @@ def hear(run: Run) -> dict[Process, Grammar]:
     """
     told = {process: Grammar(lambda _: run.world.point()) for process in run.processes}
     for process, grammar in told.items():
-        event_stories.add(_fail, process.session)
-        event_stories.add(grammar, process.session)
+        event_listeners.add(_fail, process.session)
+        event_listeners.add(grammar, process.session)
     end, to_the_end = run.checks.end, run.to_the_end
 
     def at_rest() -> None:
         end()
         for process, grammar in told.items():
-            if process.alive and (left := process.session.observer.has_left):
+            if process.alive and (left := process.session.hooks.has_left):
                 raise Violation(f"{process.name} has yet to tell {left}")
             # Another process may have ended the hold of a detached lock's owner: only a release would tell.
             if process.alive and grammar.open() and not isinstance(run, DetachedRun):
@@ -39,7 +39,7 @@ def hear(run: Run) -> dict[Process, Grammar]:
         try:
             return to_the_end()
         finally:
-            event_stories.registered.clear()
+            event_listeners.registered.clear()
             for grammar in told.values():
                 if grammar.wrong:
                     raise Violation(grammar.wrong[0])

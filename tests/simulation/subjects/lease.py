@@ -25,7 +25,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world.world import Violation, add_note
-from zkconcurrent._protocol.lease import MARGIN, NEVER, Lease
+from zkconcurrent._protocol.session_lease import MARGIN, NEVER, Lease
 
 TICK = 1.0  # the unit of time
 PERIOD = TICK / 2  # between two pings of a leader to its learners

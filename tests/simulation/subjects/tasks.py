@@ -37,7 +37,7 @@ from tests.simulation.world.workload import Section, Worker
 from tests.simulation.world.world import Actor, Violation
 from zkconcurrent import aio
 from zkconcurrent._engine.holds import Hold
-from zkconcurrent._engine.keeper import IDLE_BEAT
+from zkconcurrent._engine.keeper_thread import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError, WaitCancelledError
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node

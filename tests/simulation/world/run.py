@@ -22,7 +22,7 @@ from tests.simulation.world.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine import watch_removals
 from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.client_state import ClientState
-from zkconcurrent._engine.keeper import IDLE_BEAT
+from zkconcurrent._engine.keeper_thread import IDLE_BEAT
 from zkconcurrent._engine.operation_runner import POLICIES
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Children, WaitGone

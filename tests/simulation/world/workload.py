@@ -10,8 +10,8 @@ from tests.simulation.world.world import Actor, Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
-from zkconcurrent._protocol.lease import GAP, NEVER
 from zkconcurrent._protocol.operations import NoNode
+from zkconcurrent._protocol.session_lease import GAP, NEVER
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._threads.base.lock_base import LockBase
 from zkconcurrent._threads.lock import Lock

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from ..._protocol.layout import role_of
 from ..._protocol.node_info import NodeInfo, origin_of
 from ..._protocol.operations import Node
-from ..._protocol.rules import PERMIT, READ, WRITE, role_of
+from ..._protocol.rules import PERMIT, READ, WRITE
 from ..._protocol.ticket import REVOKED
 from ..._recipes.detached import read
 from ..._runtime.clock import ago

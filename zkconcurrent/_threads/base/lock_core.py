@@ -15,11 +15,12 @@ from ..._engine.call import Call
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.loss_cause import why_lost
 from ..._engine.loss_signal import Loss
-from ..._engine.session import log, losses
+from ..._engine.lost_holds import losses
+from ..._engine.session import log
 from ..._errors import LockLostError, ZkConcurrentError
 from ..._observe.deadlock_search import OnDeadlock
-from ..._observe.event_stories import Story
-from ..._observe.event_stories import registered as listeners
+from ..._observe.event_listeners import Story
+from ..._observe.event_listeners import registered as listeners
 from ..._observe.hold_limits import Limit
 from ..._observe.long_waits import log as long_waits
 from ..._observe.observation import observation
@@ -36,7 +37,7 @@ from ..._runtime.wait_loops import Steps
 from .cancel import cancel_waits
 from .contender import Contender, note_holders
 from .node_data import node_data, waiter_data
-from .own_holds import refuse_own_hold
+from .self_deadlock import refuse_own_hold
 
 Line: TypeAlias = "tuple[list[Contender], list[Contender]]"
 """The holders, and the waiters."""
@@ -269,7 +270,7 @@ class LockCore(QueueCore):
         Raises:
             LockLostError: the hold is lost.
         """
-        self.session.end_holds_past_lease()
+        self.session.lost_holds.end_past_lease()
         if hold.ticket.state is State.LOST:
             raise self.lost_error(hold, owed)
 
@@ -286,7 +287,7 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.check_not_forked(self.path)
-        self.session.end_holds_past_lease()
+        self.session.lost_holds.end_past_lease()
         if (error := self.why_over(hold)) is not None:
             raise error
         return hold
@@ -306,7 +307,7 @@ class LockCore(QueueCore):
             LockLostError: the hold is lost.
             RuntimeError: there is none.
         """
-        self.session.end_holds_past_lease()
+        self.session.lost_holds.end_past_lease()
         hold = self.releasable()
         if hold is None:
             raise RuntimeError(f"{self.path} is not held: acquire it first")

@@ -1,4 +1,4 @@
-"""The hooks by which the folder `_observe` looks on at one client. Without an observer, they do nothing."""
+"""The hooks by which the folder `_observe` looks on at one client. Here they do nothing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 from .._protocol.ticket import Ticket
 
 
-class Observer:
-    """Looks on at one client. The engine calls all methods with the session's lock held.
+class Hooks:
+    """The hooks of one client. The engine calls them with the session's lock held.
 
     Attributes:
         has_left: something is left to be reported.

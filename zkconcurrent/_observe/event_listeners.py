@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 
 from .._arguments.functions import check_callable
 from .._engine.client_state import ClientState, log
-from .._engine.keeper import Helper, Keeper
+from .._engine.keeper_thread import Helper, Keeper
 from .._engine.loss_cause import cause_of, was_lost, words
 from .._errors import DeadlockEdge, DeadlockError, LockLostError, LossCause, WaitCancelledError
 from .._protocol.operations import OutOfReach
