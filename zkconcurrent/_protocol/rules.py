@@ -49,18 +49,18 @@ FOLDERS = {
     "SharedValue": ("receipts", "lock"),
     "DoubleBarrier": ("ready",),
 }
-"""The children of fixed names, by the kind of primitive; all are persistent."""
+"""The children with fixed names, by the kind of primitive; all are persistent."""
 # What an error calls these kinds.
 _FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
-# A node that is known by its role: one of ours, or of Curator's; or one that an old Curator, or an operator, has named.
-# Each has a number at its end: a path such as `/app/lock-a` is not a contender at `/app`.
+# A node that its role identifies: ours or Curator's, or one that an old Curator or an operator has named. Each name
+# ends in a number: a path such as `/app/lock-a` is not a contender at `/app`.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
     r"|(?P<item>queue-|qn-)[0-9]+\Z"
     r"|.*(?P<other>(?<![a-z])(?:lock|latch)-|__READ__|__WRIT__)-?[0-9]{9,}\Z"
 )
-# A party of Curator's double barrier. One name in a hundred ends like a sequential node's.
+# A party of Curator's double barrier. By chance, one name in a hundred ends like a sequential node's.
 _PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -89,7 +89,7 @@ class Rule(NamedTuple):
         """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
 
         Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; for two roles, one after the other, its
-        `InterProcessReadWriteLock`. Keys are compared as strings, as there.
+        `InterProcessReadWriteLock`. Keys are compared as strings, as in Curator.
         """
         for role in self.roles:
             name = name.rpartition(role)[2]
@@ -208,7 +208,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[PREFIX_LENGTH:-10] in roles and name[-10:].isdecimal():
-            # Nearly all names end here. This needs no pattern, as each wake-up checks every name of a crowd.
+            # Nearly all names end here, without a regular expression, as each wake-up checks every name of a crowd.
             continue
         if (role := role_of(name)) is not None and role not in roles:
             layouts = {role, rule.role} == {MUTEX.role, LATCH.role}
