@@ -1,9 +1,9 @@
 """The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-All that threads use is loaded here, at once. A module that were loaded at its first use would be missing in a process
-that has changed its root, has no descriptor left, or whose files an upgrade has replaced. And what happened to be true
-at that moment would stay true, such as a clock that a test had replaced. `aio`, `testing`, the exporters, and what is
-for tooz and Celery, are for some programs alone: each has an import of its own.
+All that threads use is loaded here, at once. A module that is loaded only at its first use can be missing by then: the
+process has changed its root, has no descriptor left, or an upgrade has replaced the files. It would also keep what
+happened to be in place at that moment, such as a clock that a test had replaced. Only some programs need `aio`, `tree`,
+`testing`, the exporters, and the modules for tooz and Celery: each has an import of its own.
 """
 
 # Each `as` exports its name to type checkers: they would treat an `__all__` that is not a literal as empty.

@@ -76,12 +76,13 @@ class DeadlockEdge(NamedTuple):
     Attributes:
         path: the full path of the queue in which it waits.
         waiter: the name of the node with which it waits.
-        blocker: the name of the node that it waits for, which the next edge's thread has; the last edge's, the first's.
-        host: its host,
-        pid: its process id, and
-        thread: its name, as its node tells.
+        blocker: the name of the node that it waits for, which belongs to the thread of the next edge; for the last
+            edge, to the thread of the first.
+        host: its host, according to its node.
+        pid: its process id, according to its node.
+        thread: its name, according to its node.
         age: for how many seconds it has waited.
-        hard: the blocker holds; otherwise it waits itself, ahead of this one.
+        hard: whether the blocker holds; otherwise the blocker itself waits, ahead of this thread.
         label: the `label` of the lock with which it waits, if it has one.
     """
 
@@ -103,8 +104,7 @@ class DeadlockError(ZkConcurrentError, RuntimeError):
     """The call would wait for a hold that only the caller can end, so it would wait forever; nothing has changed.
 
     Attributes:
-        cycle: who waits for whom, from the caller on, if others are part of it; empty if the caller would wait for
-            itself.
+        cycle: who waits for whom, beginning with the caller; empty if the caller would wait for itself alone.
     """
 
     def __init__(self, path: str, message: str, cycle: tuple[DeadlockEdge, ...] = ()) -> None:

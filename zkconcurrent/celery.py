@@ -1,11 +1,11 @@
-"""Celery: `Beat`, a scheduler of which one in several sends, and `Once`, a task that runs once at a time.
+"""Celery: `Beat`, a scheduler that may run on several machines, and `Once`, a task that runs once at a time.
 
-`pip install 'zkconcurrent[celery]'`. The server is the URL in the app's setting `zkconcurrent_url`, or else in the
-environment variable ZKCONCURRENT_URL. Each process opens its client at the first use, so after the fork of a worker.
+`pip install 'zkconcurrent[celery]'`. The server's URL is the app's setting `zkconcurrent_url`, or otherwise the
+environment variable ZKCONCURRENT_URL. Each process opens its client at the first use, so a worker does after its fork.
 
-Celery has its own words for what is shared here: a beat sends the entries of a schedule when they are due. What is due
-follows from `last_run_at`, when an entry was last sent. Celery's own scheduler keeps that in a file of one machine, so
-two beats would send everything twice. Here it is a `SharedValue`, which the beat that leads writes before it sends.
+In Celery's words, a beat sends the entries of a schedule when they are due. Whether an entry is due follows from its
+`last_run_at`, the time when it was last sent. Celery's own scheduler keeps these times in a file of one machine, so two
+beats would send everything twice. Here they are a `SharedValue`, which the beat that leads writes before it sends.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ Runs: TypeAlias = dict[str, float]
 # By how many seconds the clocks of two beats may differ before the difference is logged.
 _MOST_AHEAD = 60.0
 _log = logging.getLogger(__name__)
-# By URL.
+# This process's clients, by URL.
 _clients: dict[str, Client] = {}
-# The parent's clients, in a forked child. They are kept, as their collection would close them and warn.
+# The parent's clients, in a forked child. They are kept, as garbage collection would close them and warn.
 _inherited: list[dict[str, Client]] = []
-# Re-entrant: the handler of SIGTERM of a beat asks for its scheduler, even while that is being made.
+# Re-entrant: a beat's handler of SIGTERM asks for the scheduler, even while the scheduler is being made.
 _opening = threading.RLock()
 
 
@@ -90,7 +90,7 @@ def _root(app: celery.Celery) -> str:
 
 
 class Beat(Scheduler):
-    """The scheduler of `celery beat --scheduler zkconcurrent.celery:Beat`, on several machines: one sends.
+    """The scheduler of `celery beat --scheduler zkconcurrent.celery:Beat`, on several machines, of which one sends.
 
     Layout:
         `/celery/<app>/beat`: the `Election` of the beats. `/celery/<app>/runs`: a `SharedValue`, as JSON: the fencing
@@ -124,7 +124,7 @@ class Beat(Scheduler):
         return f"    . election -> {_root(self.app)}/beat"
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send an entry that is due, if this beat leads; else wait to lead.
+        """Send an entry that is due, if this beat leads; otherwise wait to lead.
 
         Returns:
             For how many seconds there is nothing to do.
@@ -155,7 +155,7 @@ class Beat(Scheduler):
         return True
 
     def _take_over(self, term: Term) -> None:
-        """Go on where the last leader has stopped."""
+        """Continue where the last leader stopped."""
         self._term, self._logged = term, None
         now = self.app.now().timestamp()
         runs = self._write(lambda runs: {name: runs.get(name, now) for name in self.schedule})
@@ -173,12 +173,12 @@ class Beat(Scheduler):
         _log.info("leads, with token %s", term.fencing_token)
 
     def _write(self, change: Callable[[Runs], Runs]) -> Runs:
-        """Write when entries were sent, unless this beat leads no more."""
+        """Write when entries were sent, if this beat still leads."""
         assert self._term is not None
         term = self._term
 
         def changed(found: dict[str, Any]) -> dict[str, Any]:
-            # The token raises the error itself if this beat knows that its term is over.
+            # `fencing_token` raises the error itself if this beat knows that its term is over.
             if found["token"] > term.fencing_token:
                 raise LockLostError(self._election.path, "another beat leads")
             return {"token": term.fencing_token, "runs": change(found["runs"])}
@@ -187,22 +187,22 @@ class Beat(Scheduler):
         return runs
 
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
-        """Note that an entry is about to be sent, for all beats."""
+        """Record, for all beats, that an entry is about to be sent."""
         coming = super().reserve(entry)
-        # A schedule's own `nowfun` may be naive, which Celery takes for UTC, and Python for the machine's own time.
+        # A schedule's own `nowfun` may return a naive time, which Celery takes for UTC, and Python for local time.
         sent = maybe_make_aware(coming.last_run_at).timestamp()
         self._write(lambda runs: {**runs, entry.name: sent})
         return coming
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send an entry, unless the lead was lost since it was noted."""
+        """Send an entry, unless this beat has lost the lead since it recorded the entry."""
         assert self._term is not None
         _ = self._term.fencing_token  # raises if it is over
         super().apply_entry(entry, producer=producer)
 
 
 def _labelled(client: Client, task_id: str | None) -> tuple[Namespace, str | None]:
-    """Return the names of a task, and their label: its id, or a hash of an id that is not a valid label."""
+    """Return a task's namespace, and its label: the task's id, or a hash of an id that is not a valid label."""
     label = task_id or None
     try:
         return namespace(client, label=label), label
@@ -215,22 +215,22 @@ def _labelled(client: Client, task_id: str | None) -> tuple[Namespace, str | Non
 class Once(celery.Task):
     """The base of tasks that run once at a time: `@app.task(base=Once, path="/reports/{user_id}", once_per=3600)`.
 
-    A task that finds an equal one running, on any worker, is skipped: it returns None, and the log says which one runs.
-    So is one that has run in the period. But a task that comes again, by a retry or as its worker has died, waits for
-    itself: a dead worker holds the lock for as long as its session lasts. If it still runs then, the second one is
-    ignored, and leaves the result to it.
+    A task that finds an equal one running, on any worker, is skipped: it returns None, and the log shows which one
+    runs. A task that has already run in the period is skipped, too. But a task that comes again, by a retry or because
+    its worker has died, waits for its earlier run: a dead worker holds the lock for as long as its session lasts. If
+    the earlier run is still going on then, the later one is ignored, and leaves the result to it.
 
     A retry is one more start, so a task that retries needs `until_success` beside `once_per`.
 
     Layout:
-        An `RLock` at the path, labelled with the task's id, or with a hash of an id that is too long for that. With
-        `once_per` also the mark of `once_per`.
+        An `RLock` at the path, labelled with the task's id, or with a hash of an id that is not a valid label. With
+        `once_per`, also the mark of `once_per`.
 
     Attributes:
         path: the path of its lock, with fields for its arguments, as for `synchronized`. Unless given, it is
-            `/celery/<app>/once/<name of the task>`, with each argument behind it.
-        once_per: the length of a period, in seconds; None has none. As for `zkconcurrent.once_per`.
-        until_success: whether only runs count that have succeeded; else each start does.
+            `/celery/<app>/once/<name of the task>`, followed by each argument.
+        once_per: the length of a period, in seconds, as for `zkconcurrent.once_per`; None sets no period.
+        until_success: whether only runs that have succeeded count; otherwise each start counts.
     """
 
     path: str | None = None
@@ -240,9 +240,9 @@ class Once(celery.Task):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a task that is skipped while an equal one runs."""
-        # Not in `__init__`: a class of tasks may have its own, and calls no other, as Celery's has none.
+        # Not in `__init__`: a class of tasks may define its own, which calls no other, as Celery's base has none.
         self: Self = super().__new__(cls)
-        # In the place of `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
+        # Replace `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
         run = self._run_now = self.run
 
         @functools.wraps(run)
@@ -253,7 +253,7 @@ class Once(celery.Task):
         if self.once_per is not None:
             check_period("once_per", self.once_per)
         if self.path is not None:
-            # Not earlier, as the name of the task, which the path contains, may be missing until now.
+            # Check it now. The default path can't be made yet: it contains the task's name, which may still be missing.
             _ = self._template
         return self
 
@@ -298,8 +298,8 @@ class Once(celery.Task):
                 if mine is None or owner.label != mine:
                     return self._skip(busy)
                 if patience:
-                    # Its worker lives: the broker has given the task out again. To skip would be to succeed, with None
-                    # as the result, and with what follows in a chain, before the run that goes on.
+                    # Its worker lives: the broker has delivered the task again. Skipping it would count as a success,
+                    # with None as the result, and would start what follows in a chain before the other run has ended.
                     self._skip(busy)
                     raise Ignore(str(busy)) from None
                 # A dead worker's session ends within its timeout and a tick.

@@ -1,11 +1,11 @@
-"""The metrics for an exporter of one's own: `zkconcurrent.otel` and `zkconcurrent.prometheus` are made of these names.
+"""The metrics, for an exporter of your own; `zkconcurrent.otel` and `zkconcurrent.prometheus` are built on this module.
 
 Counters and histograms record the events. The current state (waits, holds, the oldest hold, the state of the
-clients) is read off the sessions' tables as the metrics are collected: an acquire pays nothing for it, and no interrupt
-or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
+clients) is read from the sessions' tables when the metrics are collected: an acquire pays nothing for it, and no
+interrupt or loss can make it drift. The tables are copied as `inspect()` copies them, without a lock.
 
-No attribute has more values than a process may export: a lock is named by its label, else by its path with `*` for each
-id, below the namespace if there is one, and once there are `MOST_NAMES` of these, all further locks are named `OTHER`.
+The number of lock names is limited. A lock is named by its label, or otherwise by its path, with `*` for each id and
+without the path of its namespace. After the first `MOST_NAMES` names, all further locks are named `OTHER`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BUCKETS: tuple[float, ...] = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0
 STATES = ("connected", "out of reach", "given up")
 
 Values: TypeAlias = tuple[str, ...]
-"""The values of an instrument's attributes, in their order; an empty one stands for none."""
+"""The values of an instrument's attributes, in their order; an empty string stands for no value."""
 
 Scope: TypeAlias = KazooClient | BasePath | None
 """The scope of a measurement: a client, or what lies below a namespace; None stands for all clients of the process."""
@@ -64,18 +64,18 @@ class Instrument:
 
     @property
     def observed(self) -> bool:
-        """Whether it is read as the metrics are collected."""
+        """Whether it is read when the metrics are collected."""
         return self.kind in ("up-down counter", "gauge")
 
     @property
     def prometheus_name(self) -> str:
-        """The name in Prometheus, by the rules by which OpenTelemetry's own exporters translate it."""
+        """The name in Prometheus, as OpenTelemetry's own exporters translate it."""
         suffix = "_seconds" if self.unit == "s" else ""
         return translated(self.name) + suffix + ("_total" if self.kind == "counter" else "")
 
     @property
     def prometheus_labels(self) -> tuple[str, ...]:
-        """Its attributes, in Prometheus."""
+        """The names of its attributes in Prometheus."""
         return tuple(map(translated, self.attributes))
 
     def attributes_of(self, values: Values) -> dict[str, str]:
@@ -84,7 +84,7 @@ class Instrument:
 
 
 def translated(name: str) -> str:
-    """Return a name of OpenTelemetry's as one of Prometheus'."""
+    """Return the name in Prometheus for a name of OpenTelemetry."""
     return name.replace(".", "_")
 
 
@@ -165,12 +165,13 @@ def _records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values],
             return ((DEADLOCKS, 1, ()),)
         case events.DeadlockVictim(error=error):
             ended = (WAITS, event.waited, ("deadlock", ""))
-            # One of several members was counted as it was found; a wait for one's own hold is an error at once.
+            # A deadlock of several members was counted when it was found. A wait for one's own hold fails at once.
             found = isinstance(error, DeadlockError) and bool(error.cycle)
             return (ended,) if found else (ended, (DEADLOCKS, 1, ()))
         case events.Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
-            # The loss of a hold that had begun was told when that ended; this one is a condition's, see `Story.fail`.
+            # The loss of a hold that had begun was counted when that hold ended. This one is of a condition's wait: see
+            # `Story.fail`.
             if isinstance(error, LockLostError) and error.cause is LossCause.NOT_REACQUIRED:
                 return failed, (LOSSES, 1, (error.cause.value,))
             return (failed,)
@@ -182,13 +183,13 @@ class Recorder:
     """Records what happens from now on, and observes the current values: what an exporter is made of.
 
     Args:
-        bind: returns a function that records an amount, given the instrument and the values of its attributes. It is
-            called once for each of these; the function, as a listener, must not wait. It gets what is to be added; of
-            an up-down counter, the current value.
+        bind: takes an instrument and the values of its attributes; returns a function that records an amount. `bind` is
+            called once for each such pair. The function must not wait, as it is called by a listener. It gets the
+            amount to add; for an up-down counter, the current value.
         scope: what to measure. Locks are named by their labels, else by their paths, with `*` for each number, hash and
             UUID; below a namespace, by their names in it.
-        live: record waits and holds as they begin and end, too, where they can't be observed, as in Prometheus'
-            multiprocess mode.
+        live: whether to record waits and holds as they begin and end, too, for an exporter that can't observe them, as
+            in Prometheus' multiprocess mode.
         on_outcome: called with each event that ends an acquire, and the attributes of what it records.
 
     Raises:
@@ -205,30 +206,30 @@ class Recorder:
     ) -> None:
         sessions, base = sessions_of(scope)
         self._base = base
-        # A client that is gone ends the listener, too.
+        # Weak references: the listener for a client ends with the client.
         self._only: list[weakref.ref[Session]] = [weakref.ref(each) for each in sessions if each is not None]
         self._bind = bind
         self._live = live
         self._on_outcome = on_outcome
         # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
-        # token: those of a MultiLock may have the same path on each ensemble, and the same token.
+        # token: the holds of a MultiLock may have the same path on each ensemble, and the same token.
         self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
         self._forks = this_process.forks
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
         self._names: set[str] = set()
-        # R4: each new name takes one.
+        # R4: each new name pops one element, in one step.
         self._free = [None] * MOST_NAMES
-        # The locks that have had events: one that is now neither held nor awaited has 0.
+        # The locks that have had events: a lock that is now neither held nor awaited is reported with 0.
         self._locks: dict[Values, None] = {}
         self._removes = [event_listeners.add(self, each, self._base or "/") for each in sessions]
 
     def remove(self) -> None:
-        """End it. A second call changes nothing."""
+        """Stop recording. A second call changes nothing."""
         for each in self._removes:
             each()
 
     def __call__(self, event: events.LockEvent) -> None:
-        """Record an event; it is a listener."""
+        """Record an event; this makes the recorder a listener."""
         lock = self._lock_of(event)
         recorded = _records(event)
         for instrument, amount, more in recorded:
@@ -247,11 +248,11 @@ class Recorder:
         record(amount)
 
     def _follow(self, event: events.LockEvent, lock: Values) -> None:
-        """Keep what is live."""
+        """Update the live counts of waits and holds."""
         if self._forks != this_process.forks:
             # What the parent waits for and holds is not a forked child's.
             self._forks, self._present = this_process.forks, {}
-        # Not the client's hash: it may be gone, and a subclass may have none.
+        # Not the client's hash: the client may be gone, and a subclass may have no hash.
         wait = id(getattr(event, "_client", None)), event.by, event.path
         if isinstance(event, events.Waiting):
             self._keep((WAITING, lock), wait, True)
@@ -271,7 +272,7 @@ class Recorder:
             return
         (counted.add if present else counted.discard)(one)
         number = -1
-        # Another thread may have changed it meanwhile, and have recorded that before this one.
+        # Meanwhile another thread may have changed the set, and have recorded the newer number before this thread's.
         while number != len(counted):
             number = len(counted)
             self._record(key[0], number, key[1])

@@ -31,19 +31,19 @@ def instrument(
     meter_provider: metrics.MeterProvider | None = None,
     tracer_provider: trace.TracerProvider | None = None,
 ) -> Callable[[], None]:
-    """Give OpenTelemetry metrics of acquires, holds, losses and clients, and traces of acquires; return what ends that.
+    """Give OpenTelemetry metrics (acquires, holds, losses, clients) and traces (acquires); return a function to stop.
 
     It measures acquires that begin from now on. An acquire that lasted 1 ms or longer is a span below the current one,
     `zkconcurrent.acquire`; a shorter one is an event of the current span. The page on metrics has the table of names.
 
     Args:
-        scope: a client or a namespace, to measure nothing else; all clients of the process, unless given. Locks are
-            named by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
-        meter_provider: what provides meters; the program's, which may be set later, unless given.
-        tracer_provider: what provides tracers; the program's, which may be set later, unless given.
+        scope: a client or a namespace, to measure it alone; unless given, all clients of the process. Locks are named
+            by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
+        meter_provider: what provides meters; unless given, the program's provider, which may be set later.
+        tracer_provider: what provides tracers; unless given, the program's provider, which may be set later.
 
     Returns:
-        A function that ends it. A second call changes nothing.
+        A function that stops the measurement. A second call changes nothing.
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
@@ -63,7 +63,7 @@ def instrument(
     recorder = instruments.recorder = Recorder(instruments.bind, scope, on_outcome=partial(_trace, tracer))
 
     def remove() -> None:
-        """End it. A second call changes nothing."""
+        """Stop the measurement. A second call changes nothing."""
         recorder.remove()
         if instruments.recorder is recorder:
             instruments.recorder = None
@@ -98,7 +98,7 @@ class _Instruments:
                 meter.create_observable_up_down_counter(row.name, [partial(self._observe, row)], *described[1:])
 
     def bind(self, row: Instrument, values: Values) -> Callable[[float], object]:
-        """Return what records an amount."""
+        """Return a function that records an amount."""
         return partial(self._records[row], attributes=row.attributes_of(values))
 
     def _observe(self, row: Instrument, _: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
@@ -110,7 +110,7 @@ _instruments: weakref.WeakKeyDictionary[object, _Instruments] = weakref.WeakKeyD
 
 
 def _made_for(meter_provider: metrics.MeterProvider | None) -> list[_Instruments]:
-    """Return the instruments that a meter provider has; None is the program's, which may be given, too."""
+    """Return the instruments that a meter provider has; None stands for the program's, which may be given, too."""
     program = metrics.get_meter_provider()
     keys: tuple[object, ...] = (_Program, program) if meter_provider in (None, program) else (meter_provider,)
     return [made for made in map(_instruments.get, keys) if made is not None]

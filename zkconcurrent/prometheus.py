@@ -24,28 +24,28 @@ def instrument(
     *,
     registry: prometheus_client.CollectorRegistry | None = None,
 ) -> Callable[[], None]:
-    """Export metrics of acquires, holds, losses and clients to Prometheus; return what ends that.
+    """Export metrics of acquires, holds, losses and clients to Prometheus; return a function that stops it.
 
     It measures acquires that begin from now on. In prometheus_client's multiprocess mode, in which the variable
     PROMETHEUS_MULTIPROC_DIR is set, the metrics of clients and of the oldest hold are left out. The page on metrics has
     the table of names.
 
     Args:
-        scope: a client or a namespace, to measure nothing else; all clients of the process, unless given. Locks are
-            named by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
-        registry: where to register; prometheus_client's default registry, unless given.
+        scope: a client or a namespace, to measure it alone; unless given, all clients of the process. Locks are named
+            by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
+        registry: where to register; unless given, prometheus_client's default registry.
 
     Returns:
-        A function that ends it. A second call changes nothing.
+        A function that stops the measurement. A second call changes nothing.
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
-        ValueError: the registry has these metrics already; in the multiprocess mode, the process has them.
+        ValueError: the registry has these metrics already; or, in the multiprocess mode, the process has them.
         RuntimeError: PROMETHEUS_MULTIPROC_DIR was set after the import of prometheus_client.
     """
     collector, registry = _Collector(), registry or prometheus_client.REGISTRY
     try:
-        # First, as it refuses what is registered twice.
+        # Register first, as the registry refuses a second registration.
         registry.register(collector)
     except ValueError as error:
         raise ValueError(
@@ -59,7 +59,7 @@ def instrument(
         raise
 
     def remove() -> None:
-        """End it. A second call changes nothing."""
+        """Stop the measurement. A second call changes nothing."""
         if collector.stop():
             registry.unregister(collector)
 
@@ -70,7 +70,7 @@ class _Collector:
     """All metrics, as one collector: a registry has all of them, or none."""
 
     def __init__(self) -> None:
-        # prometheus_client has read the variable as it was imported.
+        # prometheus_client read the variable when it was imported.
         self._several = prometheus_client.values.ValueClass is not prometheus_client.values.MutexValue
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ and not self._several:
             raise RuntimeError(
@@ -88,7 +88,7 @@ class _Collector:
 
         Raises:
             TypeError: see `instrument`.
-            ValueError: another one records, and both would write to the same file.
+            ValueError: another collector records, and both would write to the same files.
         """
         if self._several and _writing:
             raise ValueError(
@@ -142,7 +142,7 @@ class _Collector:
         return metric.set
 
 
-# The one that records in the multiprocess mode.
+# The collector that records in the multiprocess mode.
 _writing: list[_Collector] = []
 
 

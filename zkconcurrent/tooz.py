@@ -1,8 +1,8 @@
 """A driver of OpenStack's tooz, on this library's lock, group and election: `pip install 'zkconcurrent[tooz]'`.
 
 tooz finds it by the scheme of a coordinator's URL: `zkconcurrent://host1,host2/app?timeout=30`. A service that uses
-tooz keeps its code, and learns what tooz's own driver for ZooKeeper, on kazoo's recipes, does not report: that a lock,
-a leadership or a membership ended without it.
+tooz keeps its code. It also learns when it has lost a lock, a leadership or a membership, which tooz's own driver for
+ZooKeeper, on kazoo's recipes, does not report.
 
 tooz's calls belong to an object, not to a thread: the object that has acquired a lock releases it, on any thread.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-# Bound here: a test of the program may patch that of `os`.
+# Bound here: a test of the program may patch `os.getpid`.
 from os import getpid
 from types import TracebackType
 from typing import Any, TypeVar
@@ -47,7 +47,7 @@ from ._threads.object_lock import Levels, ObjectLock, least_remaining
 __all__ = ["Driver", "DriverLock"]
 
 T = TypeVar("T")
-# In bytes: what a request has beside its path and data, at most; and a path that no member can have.
+# In bytes: the most that a request contains beside its path and data; and a length that no member's path exceeds.
 _REQUEST_OVERHEAD = 2_048
 _LONGEST_PATH = 10_000
 _log = logging.getLogger("zkconcurrent.losses")
@@ -55,7 +55,7 @@ _log = logging.getLogger("zkconcurrent.losses")
 
 @contextmanager
 def _as_tooz() -> Iterator[None]:
-    """Raise the errors of this library, and kazoo's, as tooz's."""
+    """Raise the errors of this library, and kazoo's, as a `ToozError`."""
     try:
         yield
     except (ZkConcurrentError, kazoo_errors.KazooException) as error:
@@ -63,15 +63,15 @@ def _as_tooz() -> Iterator[None]:
 
 
 def _end_quietly(leading: AbstractContextManager[Term]) -> None:
-    """End a term, if it has begun and has not ended; the error of the caller is the one to raise."""
+    """End a term, if it has begun and has not ended; suppress its errors, as the caller raises its own."""
     with suppress(Exception):
         leading.__exit__(None, None, None)
 
 
 def _named(name: bytes | str) -> str:
-    """Return the name of the node for a name of tooz, which may have any bytes."""
+    """Return the name of the node for a name of tooz's, which may contain any bytes."""
     node = quote(name, safe="")
-    # ZooKeeper takes no node of such a name, and `quote` leaves dots.
+    # ZooKeeper refuses these two names, and `quote` leaves dots as they are.
     return node.replace(".", "%2E") if node in (".", "..") else node
 
 
@@ -88,8 +88,8 @@ class DriverLock(locking.Lock):
 
         Args:
             blocking: whether to wait; a number is a timeout.
-            shared: whether others may hold it, too, who acquire it so. A thread that shares it acquires it so again at
-                once, also by another object. To change the mode, release first.
+            shared: whether others that also share it may hold it, too. A thread that shares the lock can share it again
+                at once, even by another object. To change the mode, release first.
             timeout: for how many seconds to wait; None waits forever.
         """
         blocking, timeout = utils.convert_blocking(blocking, timeout)
@@ -151,7 +151,7 @@ class DriverLock(locking.Lock):
 class Driver(coordination.CoordinationDriverCachedRunWatchers):
     """The driver of `zkconcurrent://` URLs, and of `zkconcurrents://` for TLS.
 
-    The rest of the URL is that of `connect`; without a path it is `/tooz`. All members must use the same path.
+    The rest of the URL is as for `connect`; the default path is `/tooz`. All members must use the same path.
 
     Layout:
         below the path, `locks/<name>` is a `ReadWriteLock`; `groups/<id>`, which is persistent, a `Group`;
@@ -177,7 +177,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._stopping = False
         self.held: Levels = {}
         self._memberships: dict[bytes, Membership] = {}
-        # With the term, the block that ends it.
+        # Each term, with the block that ends it.
         self._terms: dict[bytes, tuple[Term, AbstractContextManager[Term]]] = {}
 
     @property
@@ -185,7 +185,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         """The client, from `start` to `stop`.
 
         Raises:
-            ToozError: there is none, or it belongs to the parent of a forked process: no thread would answer there.
+            ToozError: there is none, or this is a forked child, in which the parent's client has no threads.
         """
         if (client := self._client) is None:
             raise tooz.ToozError("the driver is not started")
@@ -199,8 +199,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         except (TimeoutError, RefusedError) as error:
             raise coordination.ToozConnectionError(str(error), cause=error) from error
         self._stopping = False
-        # One thread, so that a call sees what an earlier one has done, even if no caller has asked for that one's
-        # result.
+        # One thread, so that each call sees what earlier calls have done, even if no caller has asked for their result.
         self._worker = ThreadPoolExecutor(1, "zkconcurrent tooz")
 
     def stop(self) -> None:
@@ -226,7 +225,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._terms.clear()
 
     def heartbeat(self) -> float:
-        """Return for how many seconds all that this member holds surely lasts; with nothing held, the session timeout.
+        """Return for how many seconds all that this member holds surely lasts; the session timeout if it holds nothing.
 
         tooz need not call it: the library's own thread keeps the session alive.
 
@@ -308,7 +307,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._submit(join)
 
     def leave_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
-        """Leave a group; as tooz has it, also if another process has joined it with this member's id."""
+        """Leave a group; as in tooz's own drivers, even if another process has joined it with this member's id."""
 
         def leave() -> None:
             membership = self._memberships.pop(group_id, None)
@@ -382,7 +381,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             most = self.client.max_request - _REQUEST_OVERHEAD - len(path.encode())
             if len(data) > most:
                 raise RefusedError(path, f"capabilities of {len(data):,} bytes; one request has room for {most:,}")
-            # If the node is away, with an expired session, it comes back with these.
+            # If the node is gone with an expired session, the library creates it again, with this data.
             membership.data = membership._member.data = data
             with suppress(kazoo_errors.NoNodeError):
                 self.client.set(path, data)
@@ -390,10 +389,10 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._submit(update)
 
     def run_watchers(self, timeout: float | None = None) -> list[Any]:
-        """Call what watches groups and elections; log that another process has taken this member out of a group."""
+        """Call the watchers of groups and elections; log if another process has removed this member from a group."""
         events = super().run_watchers(timeout)
         for group_id, membership in list(self._memberships.items()):
-            # A `Membership` joins again when its node is deleted; with tooz, that means that it shall not be a member.
+            # A `Membership` joins again when its node is deleted; in tooz, a deleted node means that the member is out.
             if membership.lost.is_set() or membership._member.cause is LossCause.NODE_DELETED:
                 _log.warning("another process has ended the membership %s", membership.path)
                 del self._memberships[group_id]
@@ -427,7 +426,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             hooks.run(coordination.LeaderElected(group_id, self._member_id))
 
     def stand_down_group_leader(self, group_id: bytes) -> bool:
-        """End this member's leadership; return False if it does not lead, or no longer."""
+        """End this member's leadership; return False if it does not lead, or leads no longer."""
         led = self._terms.get(group_id)
         if led is None:
             return False
@@ -440,7 +439,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             except LockLostError:
                 return False
             except BaseException:
-                # If an interrupt strikes before the term's end, no caller repeats it.
+                # If an interrupt strikes before the term's end, no caller repeats the call.
                 _end_quietly(leading)
                 raise
         return True

@@ -1,4 +1,4 @@
-"""The files of TLS: a wrong one is an error before a client starts, where kazoo would never stop trying to connect."""
+"""TLS files: a wrong one is an error before a client starts, whereas kazoo would never stop trying to connect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 def check_files(settings: Mapping[str, Any]) -> None:
     """Refuse files that TLS can't use.
 
-    kazoo reads them for each attempt to connect, and takes an error for a server that does not reply.
+    kazoo reads them at each attempt to connect, and treats an error like a server that does not reply.
 
     Args:
         settings: `ca`, `certfile`, `keyfile` and `keyfile_password`, as far as they are given.

@@ -109,7 +109,7 @@ BYTES: Codec[bytes] = _Bytes("BYTES")
 """Items are bytes, and stay as they are: the default of every queue, map and value.
 
 It decides nothing for the program: an item comes back as it was put, and programs in other languages read the same
-bytes. Any other codec decides on a format, so a program names it.
+bytes. Any other codec decides on a format, so a program must name it.
 """
 
 TEXT: Codec[str] = _Text("TEXT")
@@ -118,7 +118,7 @@ TEXT: Codec[str] = _Text("TEXT")
 JSON: Codec[Any] = _Json("JSON")
 """Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list.
 
-A type checker does not know more of such an item, unless the program says so: `jobs: Queue[int] = Queue(zk, "/jobs",
+A type checker knows no more about such an item, unless the program says so: `jobs: Queue[int] = Queue(zk, "/jobs",
 codec=JSON)`.
 """
 
@@ -160,10 +160,10 @@ def decoded(codec: Codec[T], data: bytes, path: str) -> T:
 
 
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
-    """Return whether another value is encoded as the data, or equal to the value that was decoded from the data.
+    """Return whether `value` is encoded as `data`, or is equal to `found`, which was decoded from `data`.
 
-    The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
-    class without `__eq__`. They are compared first, as comparing two arrays may raise an error.
+    The bytes count, too: the same bytes, decoded twice, may give unequal values, such as NaN, or objects of a class
+    without `__eq__`. The bytes are compared first, as comparing two arrays may raise an error.
     """
     # If the codec refuses the value, the bytes were not made from it.
     with suppress(TypeError, ValueError):

@@ -18,7 +18,7 @@ def check_callable(name: str, func: object, instead: str = "give a plain functio
 
 
 def check_callbacks(**callbacks: object) -> None:
-    """Refuse an `on_lost`, or another callback, that is not None and that `check_callable` refuses."""
+    """Check each callback that is not None, such as an `on_lost`, with `check_callable`."""
     for name, callback in callbacks.items():
         if callback is not None:
             check_callable(name, callback)

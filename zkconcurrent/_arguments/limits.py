@@ -21,7 +21,7 @@ REQUEST_OVERHEAD = 2_048
 """How many bytes a request may take besides a value and the paths: a thread's name has up to 240 of them."""
 
 LONGEST_LABEL = 60
-"""How many bytes of UTF-8 a label has at most: up to 1,000 nodes of one request have it, see `_NODE`."""
+"""The most bytes of UTF-8 in a label: up to 1,000 nodes of one request may contain it, see `_NODE`."""
 
 # In bytes; the rest of 1 MB is left for access control lists and a chroot.
 _REQUEST = 800_000
@@ -46,7 +46,7 @@ def check_int(name: str, value: object) -> int:
 
 
 def is_seconds(value: object) -> bool:
-    """Return whether `threading` takes the value for seconds: a float or an integer, but no Decimal."""
+    """Return whether `threading` takes the value for seconds: a float or an integer, but not a Decimal."""
     return hasattr(value, "__float__") and (isinstance(value, float) or hasattr(value, "__index__"))
 
 

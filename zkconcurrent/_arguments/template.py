@@ -1,4 +1,4 @@
-"""The path of a lock, made from the arguments of a call: `/users/{user.id}`, the template of `synchronized`.
+"""The path of a lock, made from a call's arguments by a template of `synchronized`: `/users/{user.id}`.
 
 A template is checked when it is made. Each value is escaped: it stays within its part of the path, so no argument can
 lead outside the template, and different texts give different paths.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .paths import escape
 
-# In bytes of UTF-8, when escaped. The longest name of a file has as many.
+# In bytes of UTF-8, when escaped: the usual limit for a file name.
 LONGEST_FIELD = 255
 # Formats whose text depends on the locale or the time zone of the process.
 _LOCAL_NUMBER = re.compile("n$")
@@ -147,7 +147,7 @@ def scalar(value: object, spec: str = "") -> Any:
         TypeError: the value is not a scalar: its text may differ between processes, or between equal values.
         ValueError: the text of this value, or its text in this format, may differ between processes.
     """
-    # The type of the value itself, as the `__class__` of a proxy is that of another object.
+    # Not `__class__`, as a proxy shows the class of another object there.
     kind = type(value)
     for base, plain in _PLAIN.items():
         if issubclass(kind, base):

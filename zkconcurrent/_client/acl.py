@@ -1,4 +1,4 @@
-"""The access control lists of the nodes that a client makes: by a word, or as kazoo has them."""
+"""The access control lists of the nodes that a client makes: given by a word, or as kazoo's ACLs."""
 
 from __future__ import annotations
 

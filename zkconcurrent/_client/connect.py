@@ -61,16 +61,16 @@ class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
     The library also closes the client at the interpreter's exit, so that its holds are free at once. In a forked child
-    the end of the block, `stop()` and `close()` do nothing, as the client belongs to the parent. It is pickled by its
-    URL: the process that unpickles it opens its own at its first use by a primitive. Neither the client's repr nor its
-    log shows a password.
+    the end of the block, `stop()` and `close()` do nothing, as the client belongs to the parent. A client is pickled by
+    its URL: the process that unpickles it opens a client of its own when a primitive first uses it. Neither the
+    client's repr nor its log shows a password.
 
     Attributes:
-        dial: makes a connection to a service of this process, in the place of TCP.
+        dial: makes a connection to a service of this process, in place of TCP.
         directory_acl: the ACL of the nodes above a primitive's path, if it is not `default_acl`.
         tick: the servers' tick, in seconds, if known.
         survive: the outage that a hold must survive, in seconds; None if the library chooses.
-        margin: by how much a lease is shorter than the session timeout, as a fraction of that.
+        margin: by how much a lease is shorter than the session timeout, as a fraction of the timeout.
         max_request: the largest request, in bytes.
         log_waits_after: how long a wait for a lock or permit lasts before it is logged, in seconds; None: never.
     """
@@ -182,7 +182,7 @@ class Client(KazooClient):  # type: ignore[misc]
             raise
 
     def stop(self) -> None:
-        """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted before."""
+        """Close the session; as `KazooClient.stop`. The receipts of queues and values are deleted first."""
         if self._forks != this_process.forks or self._is_left_to_thread(self.stop):
             # A child would wait for the parent's thread.
             return
@@ -214,7 +214,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     @staticmethod
     def _is_left_to_thread(end: Callable[[], None]) -> bool:
-        """Return whether a thread ends the client, as the caller is a finalizer on a thread that the end waits for."""
+        """If `end` would wait for this thread, as in a finalizer, call it on a new thread; return whether it would."""
         if threading.get_ident() not in serving.threads:
             return False
         threading.Thread(target=end, name="zkconcurrent stop", daemon=True).start()
@@ -237,7 +237,7 @@ def connect(
 
     `memory:` is a service of this process, in memory, without a ZooKeeper; `memory:orders` is another one, with a name.
     It begins at its first use, and ends with the process. Each call opens a session of its own, so two clients exclude
-    each other as two processes would. It is for tests, for development, and for programs of one process: nothing
+    each other as two processes would. `memory:` is for tests, development, and programs of one process: nothing
     survives the process. It listens on 127.0.0.1. `memory:orders/app?timeout=5` has a chroot and an option.
 
     The options are `timeout` (of the session, in seconds; default 20), `tick` (the servers' `tickTime`, in seconds: if
@@ -271,7 +271,7 @@ def connect(
 
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
-            URL. Or an argument is out of its range, or `acl` is creator without credentials. Or a file of TLS can't be
+            URL. Or an argument is out of its range, or `acl` is creator without credentials. Or a TLS file can't be
             used.
         TypeError: an argument has the wrong type, such as a text for a number; or neither `connect` nor kazoo has an
             argument of that name.
@@ -373,7 +373,7 @@ def check_url(url: str) -> Settings:
 
 
 def failures(client: KazooClient) -> str:
-    """Return what the last attempts to connect came to, by address, and what to do."""
+    """Return why the last attempts to connect failed, by address, and what to do."""
     return Link(client).failures()
 
 
@@ -413,7 +413,7 @@ def _only(name: _Name, make: Callable[[], Client]) -> Client:
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
         new = make()
         new._opens_at_use = True
-        # R4: of several threads, one wins: there is one client for each name, and one after each that was stopped.
+        # R4: of several threads, one wins: there is one client for each name, and one successor of each stopped client.
         client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
 
@@ -490,7 +490,7 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
             live.wait(min(left, _POLL))
             continue
         try:
-            # The chroot is set afterwards, as kazoo can't create it from below.
+            # The chroot is set afterwards: once it is set, kazoo can create only nodes below it.
             made = client.ensure_path_async(chroot or "/", acl=client.directory_acl)
             while not made.ready() and monotonic() < until and not given_up():
                 made.wait(_POLL)

@@ -45,10 +45,10 @@ def credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]
 
 
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log without the user's password, and without the session's, which would let others take it over.
+    """A client's log without the user's password or the session's, which would let others take over the session.
 
     While no server replies, kazoo logs the same warning for each attempt, some ten in 5 s. Each of these warnings, and
-    each address to which kazoo connects, is logged once in `_SAME`; the others are logged at DEBUG.
+    each address to which kazoo connects, is logged once in `_SAME` seconds; the others are logged at DEBUG.
 
     Attributes:
         muted: log nothing: the interpreter exits, and closes the client.

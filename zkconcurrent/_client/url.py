@@ -19,7 +19,7 @@ from .secrets import Secret
 
 T = TypeVar("T")
 
-# The environment variable from which the command, and programs without another place for a URL, take it.
+# The environment variable with the URL for the command, and for programs that get no URL in another way.
 VARIABLE = "ZKCONCURRENT_URL"
 # In seconds: the protocol counts in milliseconds, with 32 bits.
 LONGEST_TIMEOUT = 2**31 / 1000

@@ -1,4 +1,5 @@
 """The command `zkconcurrent`, for people who have a shell and a URL.
 
-Only what a command needs is imported, and late: `run` is to begin its own command as soon as it holds the lock.
+Each command imports only what it needs, as late as it can: `run` must start its own command as soon as it holds the
+lock.
 """

@@ -1,4 +1,4 @@
-"""The command line: its words, and the exit code 64 for all others."""
+"""The command line: its options and arguments; anything else ends with exit code 64."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=__version__)
     commands = whole.add_subparsers(dest="do", metavar="COMMAND", required=True)
     server = _Parser(add_help=False)
-    # Before the command's word and behind it; a default of the second would replace what the first has.
+    # Both before and after the command's name; a default of the second parser would replace the first one's value.
     for each, missing in ((whole, None), (server, argparse.SUPPRESS)):
         each.add_argument("--url", metavar="URL", default=missing, help="the server; a password in it shows in `ps`")
         each.add_argument(
@@ -172,7 +172,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def _check_run(found: argparse.Namespace) -> None:
     if found.no_fork:
         _refuse("-F can't be: the hold needs a living process, so `run` stays beside the command")
-    # As with `flock`.
+    # As in `flock`, `-w 0` means `-n`.
     found.nonblock = found.nonblock or found.wait == 0
     if not found.command:
         _refuse("write `--` and the command behind the paths: zkconcurrent run PATH -- COMMAND")
@@ -184,7 +184,7 @@ def _check_run(found: argparse.Namespace) -> None:
     if found.until_success and found.once_per is None:
         _refuse("--until-success needs --once-per")
     if found.status_fd is not None:
-        # Not at the top: there is none where the command only says that it needs POSIX.
+        # Not at the top: other systems lack it, and there the command only says that it needs POSIX.
         import fcntl
 
         try:
@@ -206,7 +206,7 @@ def _check_paths(paths: Sequence[str]) -> None:
 
 
 def _check_path(path: str) -> None:
-    """Refuse a path that is mistyped; the library refuses what else ZooKeeper does not accept."""
+    """Refuse a mistyped path; the library refuses whatever else ZooKeeper does not accept."""
     if not path.startswith("/"):
         _refuse(f"path must start with '/': {path!r}")
     if {"", ".", ".."} & {*path[1:].split("/")}:
@@ -217,14 +217,14 @@ def server_url(found: argparse.Namespace) -> str:
     """Return the URL of the server.
 
     Raises:
-        CommandError: none is given, it is wrong, or the file, or one that it names, can't be read.
+        CommandError: no URL is given, or it is wrong; or its file, or a file that it names, can't be read.
     """
     url: str = os.environ.get(URL, "") if found.url is None else found.url
     if found.url_file is not None:
         if found.url is not None:
             _refuse("--url and --url-file: give one of them")
         try:
-            # Some editors begin a file with a mark.
+            # Some editors begin a file with a byte order mark.
             with open(found.url_file) as file:
                 url = file.read().partition("\n")[0].removeprefix("\ufeff")
         except (OSError, ValueError) as error:
@@ -278,6 +278,6 @@ def _code(text: str) -> int:
     return value
 
 
-# What argparse calls them in its errors.
+# argparse shows these names in its errors.
 _seconds.__name__ = _interval.__name__ = "number of seconds"
 _count.__name__, _code.__name__ = "number", "exit code"

@@ -1,9 +1,10 @@
-"""`break`: ends one hold, which is named, and never whoever happens to be first.
+"""`break`: ends one identified hold, never whichever hold happens to be first.
 
-The holder's process does not know at once: it goes on until its next heartbeat, while the next client holds. So the
-command first asks it to release, in Curator's way, which overwrites the data of its node, and waits. Then it deletes
-that very node, by its name, which no other node ever has. What was asked, and what is printed at the end, lets
-resources refuse the late writes: all tokens up to that of the broken hold; where others hold beside it, that one only.
+The holder's process does not notice at once: it goes on until its next heartbeat, while the next client holds. So the
+command first asks the holder to release, as Curator does, by overwriting the data of its node, and waits. Then it
+deletes that very node, by its name, which no other node ever has. The question and the last line show the token, so
+that resources can refuse late writes: with any token up to the broken hold's or, if others hold beside it, with that
+token alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .outcome import CommandError, Exit, escaped, say, write
 from .server import check_readable, check_there, connected
 
 _REVOKE = b"__REVOKE__"
-"""What Curator's `Revoker` writes into the node of a holder, which listens if it was made revocable."""
+"""Curator's `Revoker` writes this into a holder's node; the holder listens if its lock was made revocable."""
 _WARNING = "its process goes on until its next heartbeat, and others hold meanwhile: end that process first, if you can"
 _GONE = "the hold was gone before: its holder has released it, its session has ended, or somebody else has broken it"
 
@@ -47,10 +48,10 @@ def break_hold(found: Namespace) -> int:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _give_up)
         broken = _end_hold(client, primitive, holder, found.grace)
-    # Other readers, or holders of permits, may hold rightly with a lower one.
+    # Other readers, or other holders of permits, may rightly hold with a lower token.
     beside = holder.mode in ("read", "permit")
     late = f"with the token {holder.token}" if beside else f"whose token is below {holder.token + 1}"
-    # First: standard output may be full.
+    # Said first: the write to standard output may fail.
     say(f"{holder.whole_name()} may still be at work: end it, too" if broken else _GONE)
     write(f"{'broken' if broken else 'gone'}: {escaped(holder.node)}; refuse writes {late}\n")
     return 0
@@ -60,7 +61,7 @@ def _holder(found: Namespace, report: TreeReport) -> tuple[PathReport, Contender
     """Return the hold to break, and the primitive.
 
     Raises:
-        CommandError: there is none, or not that one, or the command line does not say which.
+        CommandError: there is no hold to break, or none with the given token; or the command line does not say which.
     """
     held = [(primitive, each) for primitive in report.primitives for each in primitive.holders]
     if not held and report.of_kazoo:
@@ -99,14 +100,14 @@ def _ask(primitive: PathReport, holder: Contender, report: TreeReport, chroot: s
 
 
 def _give_up(number: int, _: object) -> NoReturn:
-    """Do as at Ctrl-C where the terminal is closed, or the command is asked to end."""
+    """Act as on Ctrl-C if the terminal is closed, or the command is asked to end."""
     raise KeyboardInterrupt(number)
 
 
 def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, grace: float) -> bool:
-    """End a hold; return False if it has ended before."""
+    """End a hold; return False if it had already ended."""
     if not contender.session:
-        # A detached hold: only a call of its owner, or of an operator, ends it, and no process is notified.
+        # A detached hold: only its owner or an operator ends it, by a call, and no process is notified.
         try:
             return DetachedLock(client, primitive.path, contender.owner or "-").force_release(contender.token)
         except ValueError:
@@ -119,15 +120,15 @@ def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, 
         if primitive.kind != "Semaphore":
             changed = threading.Event()
             if contender.revoked:
-                # The command that has asked writes the data of the node back, if it is given up.
+                # If the command that asked gives up, it restores the node's data.
                 say(f"its holder was asked to release before; waiting for {grace:g} s")
             else:
                 data, _ = client.get(contender.node)
                 asked = client.set(contender.node, _REVOKE).version
-                # From here on the node does not show who holds, unless this is given up.
+                # From here on the node does not show who holds, unless this command gives up and restores its data.
                 say(f"asked {contender.whole_name()} to release; waiting for {grace:g} s")
             until = time.monotonic() + grace
-            # A write fires the watch, too, for example that of another client that asks.
+            # A write also fires the watch, for example when another client asks.
             watch = lambda _: changed.set()  # noqa: E731
             while client.exists(contender.node, watch=watch) and changed.wait(until - time.monotonic()):
                 changed.clear()
@@ -146,7 +147,7 @@ def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, 
 
 
 def _take_back(client: KazooClient, node: str, data: bytes, asked: int | None) -> None:
-    """Restore the data of a node, if this has asked its holder to release, and no client has written it since."""
+    """Restore a node's data if this command asked its holder to release, and no client has written the node since."""
     if asked is not None:
         with suppress(kazoo_errors.KazooException):
             client.set(node, data, asked)

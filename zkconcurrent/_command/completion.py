@@ -8,7 +8,7 @@ from argparse import Namespace
 from .arguments import commands, parser
 from .outcome import write
 
-# The shell itself completes what stands behind `--`, and files.
+# The shell itself completes file names, and everything after `--`.
 _SCRIPT = """\
 _zkconcurrent() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} words="{commands}" each

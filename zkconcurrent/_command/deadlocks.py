@@ -13,7 +13,7 @@ from .server import check_there, connected, is_below, relative
 from .terminal import age
 
 FOUND = 1
-# What a line shows of a stranger's text, in characters; JSON has the whole.
+# The most characters that a line shows of another program's text; JSON has all of it.
 _LONGEST = 300
 
 
@@ -40,7 +40,7 @@ def deadlocks(found: Namespace) -> int:
 
 
 def _as_json(member: DeadlockMember) -> dict[str, Any]:
-    """Return what a document of JSON has of a member."""
+    """Return the JSON fields of a member."""
     edge = member.edge
     held = {"path": member.held_path, "node": member.held_node, "token": str(member.token)}
     return {
@@ -59,7 +59,7 @@ def _as_json(member: DeadlockMember) -> dict[str, Any]:
 
 
 def _sentences(deadlock: Deadlock, chroot: str) -> Iterator[str]:
-    """Return what people read of a deadlock."""
+    """Return the lines that describe a deadlock to people."""
     members = deadlock.members
     yield f"a deadlock of {len(members)} waits: each waits for the next, the last for the first"
     for number, member in enumerate(members, 1):
@@ -72,7 +72,7 @@ def _sentences(deadlock: Deadlock, chroot: str) -> Iterator[str]:
     yield "  They will wait for ever: end one of these processes."
     yield "  If none can be reached, break a hold:"
     held = [(each.held_path, each.token) for each in members if each.held_path is not None]
-    # `break` takes no path that is not below its URL's chroot. The path is whole: else it would be another one.
+    # `break` takes only paths below its URL's chroot. The path is shown whole: a shortened one would be another path.
     path, token = next((each for each in held if is_below(each[0], chroot)), held[0])
     yield f"  zkconcurrent break {shlex.quote(relative(path, chroot))} --holder {token}"
 

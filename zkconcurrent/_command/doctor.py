@@ -1,9 +1,9 @@
-"""`doctor`: asks a service, from where the programs run, what would make their locks fail or be slow.
+"""`doctor`: checks, from where the programs run, what in a service would make their locks fail or be slow.
 
-Each check is a line, with what to do: `ok`, `warn` (it works, or this can't be seen; but) or `fail` (a program would
-get an error, or its lock would not be one). The checks only read, unless `--scratch` names a path below which they may
-write. Then they also use a lock and a set there, as a program would, read the leader's clock off the lock's node, and
-remove what that has made.
+Each check is a line with a level and what to do. The levels are `ok`, `warn` (it works but is not as it should be, or
+it can't be checked) and `fail` (a program would get an error, or its lock would not exclude others). The checks only
+read, unless `--scratch` names a path below which they may write. Then they also use a lock and a set there, as a
+program would, read the leader's clock off the lock's node, and remove the nodes that they made.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .server import connected
 SICK = 1
 OK, WARN, FAIL = "ok", "warn", "fail"
 _READS, _WRITES = 21, 5
-# In seconds: for a server's reply to a word.
+# In seconds: how long to wait for a server's reply to a four-letter command.
 _PATIENCE = 2.0
 _PATIENCE_OF_LOCK = 30.0
 _LONGEST_REPLY = 1 << 20  # bytes
-# Of the shared paths, how many have a line of their own.
+# How many of the unusable paths have a line of their own.
 _MOST = 20
-# In seconds: what NTP keeps on any machine.
+# In seconds: NTP keeps any machine's clock within this.
 _MOST_AHEAD = 1.0
 _REFUSED = "not in the whitelist"
 
@@ -49,7 +49,7 @@ class Finding(NamedTuple):
         level: `OK`, `WARN` or `FAIL`.
         text: what was found.
         remedy: what to do; empty if nothing.
-        value: the same for programs, if it is a number, or a word.
+        value: what was found, for programs, if it is a number or a word.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Finding(NamedTuple):
     value: float | str | None = None
 
     def line(self) -> str:
-        """Return what people read of it."""
+        """Return the line that people read."""
         return escaped(f"{self.level:4}  {self.name}: {self.text}{self.remedy and f': {self.remedy}'}")
 
 
@@ -90,7 +90,7 @@ def _checks(client: Client, asked: float, scratch: str | None) -> Iterator[Findi
 
 
 def _shown(host: str, port: int) -> str:
-    """Return an address as URLs have it."""
+    """Return an address as it is written in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -98,7 +98,7 @@ def _shown(host: str, port: int) -> str:
 
 
 def _servers(client: Client) -> Iterator[Finding]:
-    """Ask each server of the URL for what it is, by `srvr`, which no server has switched off."""
+    """Ask each server of the URL for its version and mode, by `srvr`, which can't be switched off."""
     if client.use_ssl:
         yield Finding("servers", WARN, "over TLS they are not asked", "ask each by its AdminServer: /commands/srvr")
         return
@@ -109,7 +109,7 @@ def _servers(client: Client) -> Iterator[Finding]:
         try:
             srvr = _word(host, port, "srvr")
         except (OSError, UnicodeError) as error:
-            # A UnicodeError means that the text can be no name at all.
+            # A UnicodeError means that the text is not a valid host name.
             yield Finding(name, WARN, f"does not answer ({error})", "start it, or take it out of the URL")
             continue
         fields = dict(line.partition(": ")[::2] for line in srvr.splitlines())
@@ -158,7 +158,7 @@ def _figures(client: Client, name: str, host: str, port: int) -> Iterator[Findin
 
 
 def _word(host: str, port: int, word: str) -> str:
-    """Return a server's reply to a word of four letters.
+    """Return a server's reply to a four-letter command.
 
     Raises:
         OSError: there is none in time.

@@ -4,10 +4,10 @@ It is forked before there is any thread or connection, has a process group of it
 things: the end of the lease, what `run` tells it over a socket, and which of its children have ended. So
 
 * if `run` is stopped, hangs or is cut off, the guard ends the command before the lease ends, by its own clock;
-* if `run` is killed, the socket ends, and the guard kills the command and all that it has started;
+* if `run` is killed, the socket closes, and the guard kills the command and all that it has started;
 * if the guard is killed, the kernel kills the command, and `run`, a subreaper too, kills the rest.
 
-The command runs in a third process group. The guard lends it the terminal and takes that back.
+The command runs in a third process group. The guard lends it the terminal, and takes the terminal back.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import Any, NoReturn
 from . import processes
 from .processes import boot_clock
 
-# Also where no lease runs: the end of a process group shows only when it is checked.
+# Also while no lease runs: only a check shows that a process group has ended.
 _POLL = 0.5  # seconds
 _GROUP_POLL = 0.05  # seconds
 _LEFT_AFTER = 1.0  # seconds
 _MOST_NAMES = 5
-# Python ignores these at its start, and the command is not to inherit that.
+# Python ignores these from its start; the command must not inherit that.
 _OF_PYTHON = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
 
 
@@ -51,7 +51,7 @@ class Line:
             self._end.sendall(json.dumps([kind, *values]).encode() + b"\n")
 
     def receive(self) -> list[list[Any]]:
-        """Return the messages that are there, without waiting; note whether the other end is gone."""
+        """Return the messages that have arrived, without waiting; note whether the other end is gone."""
         while not self.closed:
             try:
                 data = self._end.recv(65536, socket.MSG_DONTWAIT)
@@ -71,7 +71,7 @@ class Line:
 
 def fork_guard(found: Namespace) -> tuple[int, Line]:
     """Fork the guard, which has the command line; return its process id and the line to it."""
-    # The signals that were ignored or blocked when this program began, as under nohup, are so for the command.
+    # Signals that were ignored or blocked when this program began, as under nohup, stay so for the command.
     ours, its = socket.socketpair()
     caller = os.getpgrp()
     pid = os.fork()
@@ -89,7 +89,7 @@ def fork_guard(found: Namespace) -> tuple[int, Line]:
         _Guard(found, Line(its), caller).serve()
         status = 0
     finally:
-        # No handler, buffer or `finally` clause of the parent is to run here.
+        # Here no exit handler or `finally` clause of the parent may run, and none of its buffers may be flushed.
         os._exit(status)
 
 
@@ -97,7 +97,7 @@ class _Guard:
     """The guard's state.
 
     Attributes:
-        group: the command, and so its process group; 0 before its start.
+        group: the pid of the command, which is also its process group; 0 before it starts.
         status: the wait status of the command, once it has ended.
     """
 
@@ -109,20 +109,20 @@ class _Guard:
         self._stops = 0
         self.group = 0
         self.status: int | None = None
-        # When the lease ends, how long the command has after TERM, and how long before the end it must be gone.
+        # When the lease ends; how long the command has after TERM; how long before the lease's end it must be gone.
         self._end, self._patience, self._spare = float("inf"), 0.0, 0.0
         self._kill_at = float("inf")
         self._doomed = self._refused = False
-        # When to tell what the command has left behind.
+        # When to report the processes that the command has left behind.
         self._tell_left_at = float("inf")
         self._mask: set[int] = set()
 
     def serve(self) -> None:
-        """Do what `run` sends, until all is over."""
+        """Handle what `run` sends, until nothing is left to guard."""
         processes.adopt_orphans()
         woken, _ = processes.wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        # A stop from the terminal must not stop the clock, and a service manager may signal all processes at once.
+        # A stop from the terminal must not stop the guard, and a service manager may signal all processes at once.
         # Numbers, as not every real-time signal is one of `Signals`.
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
@@ -180,12 +180,12 @@ class _Guard:
         except PermissionError:
             self._tell_refused()
         except OSError:
-            # It has ended, and that was not seen yet.
+            # It has ended, but the guard has not noticed yet.
             pass
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
         """Resume the command, unless it has stopped again since `run` last saw it: `stops` counts its stops."""
-        # The stop of a command that goes on again before it was seen would never be seen.
+        # If the command went on before its stop was seen, that stop would never be seen.
         self._reap()
         if self.status is None and stops == self._stops:
             self._lent = lend
@@ -205,7 +205,7 @@ class _Guard:
         if not processes.LINUX and self.status is not None:
             return _GROUP_POLL
         now = boot_clock()
-        # The clock of `select` stands still while the machine sleeps.
+        # The clock of `poll` stands still while the machine sleeps.
         due = self._kill_at if self._doomed else self._end - self._patience - self._spare
         return max(0.0, min(_POLL, min(due, self._tell_left_at) - now))
 
@@ -248,13 +248,13 @@ class _Guard:
             self._tell_refused()
 
     def _tell_refused(self) -> None:
-        """Tell, once, that there is a process that can't be ended."""
+        """Report, once, that a process can't be ended."""
         if not self._refused:
             self._refused = True
             self._line.send("refused")
 
     def _group_left(self) -> int:
-        """Return the process group to signal: once the command has ended, its number may soon be another's."""
+        """Return the process group to signal, or 0: once the command has ended, its number may soon be reused."""
         return self.group if self.status is None or not processes.SEES_ALL else 0
 
     def _reap(self) -> None:
@@ -275,7 +275,7 @@ class _Guard:
         self._line.send("ended", status)
 
     def _is_over(self) -> bool:
-        """Return whether the command has ended, with all that it has left behind."""
+        """Return whether the command has ended and, unless `-o` was given, all that it has left behind."""
         if self.status is None:
             return False
         if self._found.close or not self.group:
@@ -283,7 +283,7 @@ class _Guard:
         if not processes.LINUX:
             return not processes.group_lives(self.group)
         try:
-            # Looks only, whether there is a child: `_reap` is the one that waits.
+            # This only looks whether there is a child: `_reap` reaps it.
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return True
@@ -313,7 +313,7 @@ def _execute(command: list[str], environment: dict[str, str], lend: bool, fail: 
             _lend_terminal(os.getpid())
         processes.end_with_parent()
         signal.set_wakeup_fd(-1)
-        # Handlers end with `exec`, but a signal may come just before.
+        # `exec` resets handlers, but a signal may come just before it.
         caught = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
         for number in caught | _OF_PYTHON:
             signal.signal(number, signal.SIG_DFL)
@@ -332,14 +332,14 @@ def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
         OSError: the command can't be executed.
     """
     if not command[0]:
-        # A ValueError to Python.
+        # Python would raise a ValueError.
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     try:
         os.execvpe(command[0], command, environment)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # Other commands need not wait for its import.
+    # Imported here: most commands need not wait for it.
     import shutil
 
     # A script whose first line names no interpreter.

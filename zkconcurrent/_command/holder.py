@@ -30,7 +30,8 @@ from .processes import boot_clock
 
 HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
-# How long an outage the hold survives, as a part of the session timeout; the command, a quarter and a second less.
+# The hold survives an outage of this part of the session timeout. The command survives up to a quarter of the
+# timeout and a second less.
 SURVIVED, LEAST_SURVIVED = 0.5, 0.4
 # How long `run` waits for the thread once the time is up.
 _LATE = 1.0  # seconds
@@ -43,7 +44,7 @@ class Holder:
 
     Args:
         found: the command line.
-        url: the server's.
+        url: the server's URL.
         deadline: when to give up, by `boot_clock`.
         post: called on any thread with what has happened: a word, and values.
     """
@@ -61,19 +62,19 @@ class Holder:
         self._parts: list[_Part] = []
         # The handles of the holds, in the order of the paths.
         self._held: list[zkconcurrent.Held] = []
-        # When the command began, a run of `--once-per` is made.
+        # A run with `--once-per` counts as called when this program began.
         self._job = None if found.once_per is None else Job(found.once_per, found.until_success, found.began)
         for name in ("zkconcurrent", "kazoo"):
-            # The command says what there is to say: cron sends all else by mail.
+            # The command itself says what matters: cron would send anything more by mail.
             logger = logging.getLogger(name)
             logger.propagate = False
             logger.addHandler(logging.NullHandler())
 
     def start(self) -> None:
-        """Begin.
+        """Start the thread.
 
         Raises:
-            CommandError: the system has no thread for that.
+            CommandError: the system can't start a thread.
         """
         name = f"zkconcurrent run {os.path.basename(self._found.command[0])}"
         try:
@@ -91,17 +92,17 @@ class Holder:
         self.finish(success=False)
 
     def failures(self) -> str:
-        """Return what the last attempts to connect came to, as the end of a message."""
+        """Return why the last attempts to connect failed, as the end of a message."""
         return "" if self._client is None else f": {failures(self._client)}"
 
     def finish(self, *, success: bool) -> None:
-        """End the hold; `success`: the command has succeeded."""
+        """End the hold; `success` is whether the command has succeeded."""
         self._orders.put(success)
 
     def lease(self) -> tuple[float, float]:
-        """Return for how many seconds the hold lasts, and the session timeout: the shorter of granted and asked for."""
+        """Return how many seconds the hold has left, and the session timeout: granted or requested, the shorter one."""
         assert self._client is not None
-        # `survive` is a part of what was asked for, so a server that grants more makes the hold last no longer.
+        # `survive` is a part of the requested timeout, so the hold lasts no longer if the server grants a longer one.
         timeout = min(self._client.session_timeout or self._timeout, self._timeout)
         return min((held.remaining() for held in self._held), default=0.0), timeout
 
@@ -182,11 +183,11 @@ class Holder:
         self._outer = _held_outside()
         for path in found.paths:
             for held, _, node in self._outer:
-                # What a run with `-o` has left behind goes on without the lock. A name stands on one ensemble only, and
-                # the servers of that may have several names.
+                # A process that a run with `-o` has left behind goes on without the lock, so look for the node itself.
+                # No two ensembles have a node of that name, while a server may have several names.
                 if held == f"{client.chroot}{path}" and client.exists(f"{path}/{node}"):
                     raise CommandError(Exit.USAGE, f"{path} is held by a `run` around this one, which waits for it")
-        # A permit is never a certain edge of a deadlock, and its node lies elsewhere.
+        # Permits are left out: they are never certain edges of a deadlock, and their nodes lie elsewhere.
         inherited[:] = [
             (path, node[3:39].replace("-", ""))
             for path, servers, node in self._outer
@@ -202,7 +203,7 @@ class Holder:
             pairs = [zkconcurrent.ReadWriteLock(client, path, on_lost=self._on_lost) for path in found.paths]
             locks = [pair.read_lock if found.shared else pair.write_lock for pair in pairs]
         else:
-            # As a `Lock`, but that the library knows that only this thread will release it.
+            # Like a `Lock`, but the library knows that only this thread will release it.
             locks = [zkconcurrent.RLock(client, path, on_lost=self._on_lost) for path in found.paths]
         self._parts = [*locks]
         return locks[0] if len(locks) == 1 else zkconcurrent.MultiLock(locks)
@@ -210,14 +211,14 @@ class Holder:
     def _holding(
         self, lock: _Part | zkconcurrent.MultiLock
     ) -> AbstractContextManager[zkconcurrent.Held | tuple[zkconcurrent.Held, ...]]:
-        """Return the block that holds."""
+        """Return the context manager that holds the lock."""
         if self._found.nonblock:
             return lock.hold(blocking=False)
-        # Also after the deadline: the connection came in time.
+        # Try even if the deadline has passed: the connection came in time.
         return lock.hold(None if self._deadline == math.inf else max(0.0, self._deadline - boot_clock()))
 
     def _describe(self, held: tuple[zkconcurrent.Held, ...]) -> tuple[dict[str, int], dict[str, str]]:
-        """Return the tokens, and the environment of the command."""
+        """Return the tokens, and the variables for the environment of the command."""
         assert self._client is not None
         tokens: dict[str, int] = {}
         entries = list(self._outer)
@@ -233,7 +234,7 @@ class Holder:
         }
 
     def _path_of(self, held: zkconcurrent.Held) -> str:
-        """Return the path of which this is the hold."""
+        """Return the path of the lock that is held."""
         if self._found.permits is not None:
             path: str = self._found.paths[0]
             return path
@@ -253,16 +254,16 @@ def _word(cause: zkconcurrent.LossCause | None) -> str:
 
 
 def _held_outside() -> list[tuple[str, str, str]]:
-    """Return what outer runs hold, at least until this process has ended: path with the chroot, servers, and node."""
+    """Return what outer runs hold at least until this process ends: path with the chroot, servers, and node of each."""
     try:
         return [(str(path), str(servers), str(node)) for path, servers, node in json.loads(os.environ.get(HELD, ""))]
     except (ValueError, TypeError, RecursionError):
-        # Without an outer run, the variable is missing; or another program has set it, or it was cut.
+        # There is no outer run, so the variable is missing; or another program has set it, or cut it.
         return []
 
 
-# The ends of the command that errors mean, the first that fits; a loss may be noticed just before the mark is written,
-# or before the command begins.
+# How each kind of error ends the command; the first that matches counts. A loss may be noticed just before the mark of
+# `--once-per` is written, or before the command begins.
 _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
     (zkconcurrent.WaitCancelledError, Exit.NOT_ACQUIRED),
     (zkconcurrent.LockLostError, Exit.LOST),
@@ -274,7 +275,7 @@ _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit],
 
 
 def _as_command_error(error: BaseException) -> CommandError:
-    """Return the end of the command that an error means."""
+    """Return the CommandError that an error stands for."""
     if isinstance(error, CommandError):
         return error
     if lacks_threads(error):

@@ -16,7 +16,7 @@ from .terminal import RED, age, styled, table
 from .watch import repeat
 
 _LONG_WAIT = 60.0  # seconds
-# What a table shows of a text in a node, and what a sentence does; in characters.
+# The most characters that a table, and that a sentence, shows of a text in a node.
 _WIDEST, _LONGEST = 60, 300
 _MOST_HOLDS = 16
 # With --watch, a request that has no reply for this long is an outage; in seconds.
@@ -73,7 +73,7 @@ def _report(found: Namespace, depth: int | None, text: Lines) -> int:
             report = inspect(client, found.path, depth=depth, before=before, timeout=_WATCH_PATIENCE)
         else:
             report = inspect(client, found.path, depth=depth)
-        # With --watch: an empty container goes by itself, and the next contender makes it again.
+        # Only the first time: ZooKeeper removes an empty container, and the next contender makes it again.
         if before is None:
             check_there(client, report)
         if depth == 0:
@@ -118,7 +118,7 @@ def _sorted(found: Namespace, report: TreeReport) -> Sequence[PathReport]:
 
 
 def _as_json(primitive: PathReport, each: Contender, now: float, watched: bool) -> dict[str, Any]:
-    """Return what a document of JSON has of a contender."""
+    """Return the JSON fields of a contender."""
     first_seen = each.first_seen_holding if watched else None
     return {
         "path": primitive.path,
@@ -151,13 +151,13 @@ def _queued_for(each: Contender, now: float) -> float:
 
 
 def _waits_long(primitive: PathReport, each: Contender, now: float) -> bool:
-    """Return whether it waits for longer than most; candidates, and consumers of an empty queue, wait for days."""
+    """Return whether a wait is unusually long; candidates, and consumers of an empty queue, often wait for days."""
     return each.position > 0 and primitive.kind not in ("Election", "Queue") and _queued_for(each, now) > _LONG_WAIT
 
 
 def _row(primitive: PathReport, each: Contender, now: float, watched: bool) -> dict[str, str]:
     """Return the cells of a contender's line, by their columns."""
-    # The text of another program is its address, as Curator writes it, or the id of a candidate.
+    # Another program writes its address into the node, as Curator does, or the id of a candidate.
     host, text = (each.host, None) if each.pid is not None or _is_address(each.host or "") else (None, each.host)
     first_seen = each.first_seen_holding if watched else None
     held = "held" if first_seen is None else f"held, seen {age(now - first_seen.timestamp())}"
@@ -186,7 +186,7 @@ def _is_address(text: str) -> bool:
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
-    """Return a stranger's text, which may have a million characters, as people can read it; JSON has the whole."""
+    """Cut another program's text, which may have a million characters, for people; JSON has all of it."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -196,7 +196,7 @@ def _session(contender: Contender) -> str:
 
 
 def sentences(primitives: Sequence[PathReport], chroot: str, *, watched: bool = False) -> Iterator[str]:
-    """Return what people read of the primitives at one path; other paths as they are below the chroot."""
+    """Return the lines that describe the primitives at one path to people; other paths are relative to the chroot."""
     now = time.time()
     yield escaped(f"{primitives[0].path}: {' and '.join(each.kind for each in primitives)}")
     line = [(found, each) for found in primitives for each in found.holders]
@@ -217,7 +217,7 @@ def sentences(primitives: Sequence[PathReport], chroot: str, *, watched: bool = 
             yield escaped(f"    owner {_short(each.owner)}{until}")
         if each.revoked:
             yield "    asked to release: the request has taken the place of what its node told of it"
-        # A limit of its wait, which is over once it holds.
+        # The timeout limits its wait, which is over once it holds.
         if each.timeout is not None and each.position:
             yield f"    gives up after {each.timeout:.1f} s"
         if each.blocker is not None:

@@ -1,4 +1,4 @@
-"""`main`: the one entry, of `zkconcurrent` and of `python -m zkconcurrent`."""
+"""`main`: the entry point of both `zkconcurrent` and `python -m zkconcurrent`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib import import_module
 
 from .outcome import CommandError, Exit, die_of, lacks_threads, say, settle_streams
 
-# The module and the function of each command that are not named as the command.
+# The module and the function of each command, if they are not named after it.
 _ELSEWHERE = {"break": ("break_hold", "break_hold"), "show": ("ls", "show")}
 
 
@@ -22,14 +22,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     settle_streams()
     try:
-        # Here, so that Ctrl-C meanwhile ends the command as later.
+        # Imported here, so that Ctrl-C during the import ends the command as it does later.
         from .arguments import parse
 
         if os.name != "posix":
             raise CommandError(Exit.USAGE, "this command needs a POSIX system")
         found = parse(sys.argv[1:] if argv is None else argv)
         found.began = began
-        # A command has a module of its own, but `show` is beside `ls`; it is loaded only if it is asked for.
+        # Each command has its own module, but `show` is in that of `ls`. Only the module that is needed is loaded.
         module, function = _ELSEWHERE.get(found.do, (found.do, found.do))
         do: Callable[[Namespace], int] = getattr(import_module(f".{module}", __package__), function)
         return do(found)
@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return error.code
     except KeyboardInterrupt as error:
-        # Python's own has no argument; a command's may have another signal.
+        # Python's own KeyboardInterrupt has no argument; one from a command may carry another signal.
         return die_of(*error.args or (signal.SIGINT,))
     except BrokenPipeError:
-        # As other programs end that write to a `head`: quietly, and by this signal.
+        # Like other programs that write to a `head`: end quietly, by this signal.
         return die_of(signal.SIGPIPE)
     except Exception as error:
         if lacks_threads(error):

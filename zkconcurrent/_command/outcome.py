@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, the message on standard error, and the line of JSON that tells both apart."""
+"""How a command ends: its exit code, the message on standard error, and the line of JSON that gives the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_SIGNAL = 128
 
 
 class Exit(enum.IntEnum):
-    """The exit codes. The names, in small letters, are what `--status-fd` tells."""
+    """The exit codes; `--status-fd` reports their names, in lower case."""
 
     USAGE = 64
     NOTHING_THERE = 66
@@ -45,8 +45,8 @@ def write(text: str) -> None:
     """Write to standard output.
 
     Raises:
-        CommandError: it can't be written, as the disk is full.
-        BrokenPipeError: the reader has seen enough.
+        CommandError: it can't be written, for example because the disk is full.
+        BrokenPipeError: the reader has closed the pipe.
     """
     try:
         sys.stdout.write(text)
@@ -54,19 +54,19 @@ def write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # Python would try once more at its end.
+        # With the old stream, Python would try again at its exit.
         sys.stdout = open_null()
         raise CommandError(Exit.NOT_WRITTEN, f"standard output: {error.strerror}") from None
 
 
 def document(command: str, fields: Mapping[str, object], **more: object) -> str:
-    """Return what a command tells as a line of JSON: of what, when, and the rest."""
+    """Return a command's report as a line of JSON: its subject, the time, and the rest."""
     at = datetime.now(timezone.utc).isoformat()
     return json.dumps({"schema": f"zkconcurrent.{command}/1", **fields, "at": at, **more})
 
 
 def settle_streams() -> None:
-    """Let all text be written, in any locale, and where standard output or error is closed."""
+    """Make it possible to write any text, in any locale, even if standard output or error is closed."""
     # None if it is closed.
     sys.stdout, sys.stderr = sys.stdout or open_null(), sys.stderr or open_null()
     for stream in (sys.stdout, sys.stderr):
@@ -80,12 +80,12 @@ def open_null() -> TextIO:
 
 
 def escaped(text: str) -> str:
-    """Return text without characters that control a terminal: what stands in a node is written by strangers."""
+    """Escape the characters that control a terminal: any program may have written the text of a node."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
 
 
 def lacks_threads(error: BaseException) -> bool:
-    """Return whether an error of Python means that the system has no thread more for this process."""
+    """Return whether an error of Python's means that the system has no more threads for this process."""
     return isinstance(error, RuntimeError) and "start new thread" in str(error)
 
 
@@ -136,7 +136,7 @@ class Outcome:
         try:
             os.write(descriptor, json.dumps(fields).encode() + b"\n")
         except BrokenPipeError:
-            # Its reader has gone, and knows that.
+            # The reader has gone, and expects nothing more.
             pass
         except OSError as error:
             say(f"--status-fd {descriptor}: {error.strerror}")

@@ -2,9 +2,8 @@
 
 On Linux a *subreaper* is the parent of all orphans below it. So daemons that have left the process group and the
 session of the command are still found, and this process is alone once it has no child. Other systems have no
-subreaper: there, the process group of the command is all that is seen. Where /proc is missing, or of another namespace,
-as after `unshare --pid --fork` alone, the numbers in it are those of other processes. Orphans are then waited for, but
-not found.
+subreaper: there, the process group of the command is all that is seen. If /proc is missing, or has the numbers of
+another namespace, as after `unshare --pid --fork` alone, orphans are waited for, but not found.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ def end_with_parent() -> None:
 
 
 def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
-    """Return the descriptors that can be read, or are closed at the other end, once there is one, or in time."""
-    # Not `select`, which takes no descriptor above 1023: the caller may have left as many open.
+    """Wait, at most `seconds`, until descriptors can be read or are closed at the other end; return these."""
+    # Not `select`, which takes no descriptor above 1023: this process may have inherited as many open ones.
     poll = select.poll()
     for each in descriptors:
         poll.register(each, select.POLLIN)
@@ -62,7 +61,7 @@ def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
 
 
 def can_write(descriptor: int) -> bool:
-    """Return whether a short write would not wait, as it would for a full pipe without a reader."""
+    """Return whether a short write would end at once; if the pipe is full, it would wait for the reader."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
@@ -85,14 +84,14 @@ def changed_children() -> Iterator[tuple[int, int]]:
 
 
 def living() -> Iterator[tuple[int, int, int]]:
-    """Return the id, parent and group of all processes, on Linux, but of those that only wait for their parents."""
+    """Return the id, parent and group of each process that is not a zombie, on Linux."""
     for folder in os.listdir("/proc") if SEES_ALL else ():
         if folder.isdecimal():
             # It may end meanwhile.
             with suppress(OSError):
                 # The name, in parentheses, may contain anything.
                 fields = _read(folder, "stat").rpartition(b")")[2].split()
-                # Where only the first thread has ended, others work.
+                # If only the first thread has ended, the process looks like a zombie, but other threads work.
                 if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                     yield int(folder), int(fields[1]), int(fields[2])
 
@@ -104,29 +103,29 @@ def _read(pid: int | str, name: str) -> bytes:
 
 
 def first_environment() -> dict[str, str]:
-    """Return the environment that this process got, on Linux: Python adds LC_CTYPE if no locale is set (PEP 538)."""
+    """Return the environment this process began with, on Linux: Python adds LC_CTYPE if no locale is set (PEP 538)."""
     try:
         entries = [os.fsdecode(entry).partition("=") for entry in reversed(_read("self", "environ").split(b"\0"))]
     except OSError:
         entries = [(name, "=", value) for name, value in os.environ.items()]
-    # An entry may begin with "=", which Python refuses to pass on; of two with one name, `getenv` finds the first.
+    # An entry may begin with "=", which Python refuses to pass on; of two of the same name, `getenv` finds the first.
     return {name: value for name, equals, value in entries if name and equals}
 
 
 def descendants(pid: int = 0) -> list[int]:
-    """Return the processes below one, on Linux, parents first; below this one, unless given."""
+    """Return the descendants of a process, on Linux, parents first; by default those of this process."""
     children: dict[int, list[int]] = {}
     for child, parent, _ in living():
         children.setdefault(parent, []).append(child)
     found = children.get(pid or os.getpid(), [])
-    # The list grows meanwhile.
+    # The list grows during the loop.
     for each in found:
         found += children.get(each, ())
     return found
 
 
 def name_of(pid: int) -> str:
-    """Return how a message names a process."""
+    """Return a process's id and name, for a message."""
     with suppress(OSError):
         return f"{pid} ({_read(pid, 'comm').decode(errors='replace').strip()})"
     return str(pid)
@@ -146,9 +145,9 @@ def group_lives(group: int) -> bool:
 
 
 def is_orphaned(group: int) -> bool:
-    """Return whether no shell is there that could let a stopped process group go on, on Linux.
+    """Return whether no shell could resume the process group after a stop, on Linux.
 
-    Then the kernel does not stop it when it reads the terminal: the read fails. Process 1 of a namespace does not stop
+    Then the kernel does not stop it when it reads the terminal; the read fails. Process 1 of a namespace does not stop
     either.
     """
     groups = {pid: each for pid, _, each in living()}
@@ -162,10 +161,10 @@ def is_orphaned(group: int) -> bool:
 
 
 def signal_all(group: int, number: int) -> bool:
-    """Send a signal to a process group, if there is one (0: none), and to all others below this process.
+    """Send a signal to a process group (0: none), and to all other processes below this one.
 
     Returns:
-        Whether one of them is another user's, who got no signal.
+        Whether one of them is another user's, and got no signal.
     """
     refused = False
     # To the system, group 0 is the caller's own.
@@ -174,7 +173,7 @@ def signal_all(group: int, number: int) -> bool:
     for pid in descendants():
         # A process may have ended.
         with suppress(OSError):
-            # The group got it as a whole; 0 only asks whether each one could.
+            # The group got the signal as a whole; 0 only checks whether this process may get it.
             refused = _is_refused(os.kill, pid, 0 if os.getpgid(pid) == group else number) or refused
     return refused
 

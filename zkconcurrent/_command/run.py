@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 RELEASE_PATIENCE = 1.0  # seconds
 CONNECT_PATIENCE = 10.0  # seconds
 LATE = "lease_ending"
-"""The cause where the hold was not lost yet: the guard has ended the command in time."""
+"""The cause if the hold was not lost yet: the guard has ended the command in time."""
 _TURN = 0.5  # seconds
 # The guard learns of a heartbeat within this part of the session timeout.
 _LEASE_TURN = 1 / 60
@@ -48,11 +48,11 @@ _AGAIN = 0.05  # seconds
 SPARE, MOST_SPARE = 1 / 30, 1.0
 # From TERM to KILL, at most this part of the session timeout.
 MOST_PATIENCE = 1 / 4
-# These do not end the wait for the lock: they end no program that does not handle them.
+# These do not end the wait for the lock: by default, they end no program.
 _HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
-# A job stops by these.
+# These stop a job.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-# Not to be caught; or of a fault of this very process; or set by Python.
+# These can't be caught, or come from a fault of this very process, or are set by Python.
 _NOT_PASSED_ON = {
     getattr(signal, f"SIG{name}", signal.SIGKILL)
     for name in (
@@ -77,17 +77,17 @@ def run(found: Namespace) -> int:
         if error.code != Exit.NOT_ACQUIRED:
             say(str(error))
         elif found.conflict_exit_code is not None:
-            # As `flock`, which says nothing, either.
+            # Like `flock`, which says nothing either.
             outcome.code = found.conflict_exit_code
     if found.status_fd is not None and not can_write(found.status_fd):
-        # All is done. So a signal may end the wait for a reader.
+        # All work is done, so a signal may end the wait for a reader.
         for number in signal.valid_signals():
             if signal.getsignal(number) is _note:
                 signal.signal(number, signal.SIG_DFL)
     outcome.write(found.status_fd)
     if outcome.outcome == "interrupted" or outcome.signal == signal.SIGINT:
         die_of(outcome.signal)
-    # The threads have nothing more to do: Python would wait for them, and unload all modules.
+    # The threads have nothing more to do; a normal exit would wait for them, and unload all modules.
     os._exit(outcome.code)
 
 
@@ -103,7 +103,7 @@ class _Run:
         self._outcome = outcome
         self.phase = "waiting"
         self._connected = False
-        # A wait may last for no longer because the machine was asleep.
+        # By the boot clock: the time that the machine is asleep counts as part of the wait.
         found.began += boot_clock() - time.monotonic()
         # When to log that ZooKeeper does not answer.
         self._log_at = found.began + CONNECT_PATIENCE
@@ -122,15 +122,15 @@ class _Run:
         self._lease = -math.inf
         self._pulse = _TURN
         self._finished = False
-        # The end writes the mark of a success.
+        # Whether the release also writes the mark of a success.
         self._marks = False
         self._group = 0
-        # A part of the command is another user's, and can't be ended.
+        # Whether a part of the command is another user's, and can't be ended.
         self._refused = False
         # How often the command has stopped.
         self._stops = 0
         self._posts: deque[tuple[Any, ...]] = deque()
-        # Those that are ignored when the program begins, as under nohup, stay so.
+        # Signals that are ignored when the program begins, as under nohup, stay ignored.
         self._caught = {
             number
             for number in signal.valid_signals() - _NOT_PASSED_ON
@@ -143,7 +143,7 @@ class _Run:
             signal.signal(number, _note)
         # Only a background process that writes to a terminal with `tostop` gets it.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        # Now there may be threads.
+        # After the fork: from now on there may be threads.
         from .holder import Holder
 
         deadline = math.inf if found.nonblock else self._deadline
@@ -199,7 +199,7 @@ class _Run:
         if self._woken in ready:
             with suppress(BlockingIOError):
                 signals = [number for number in os.read(self._woken, 4096) if number]
-        # Signals first: none that has come before the grant lets a command start.
+        # Signals first: if one came before the grant, no command may start.
         for number in signals:
             self._on_signal(number)
         while self._posts:
@@ -229,7 +229,7 @@ class _Run:
             if now >= self._deadline:
                 self.phase = "over"
         elif self.phase == "over":
-            # Its error is known.
+            # The error is known already.
             return
         elif now >= self._deadline:
             if not self._connected:
@@ -237,7 +237,7 @@ class _Run:
                 self._error = CommandError(Exit.UNREACHABLE, why)
                 self.phase = "over"
             elif now >= self._deadline + RELEASE_PATIENCE / 2:
-                # The thread has not seen that, as it can't reach ZooKeeper, or the machine was asleep.
+                # The thread has not noticed the deadline: it can't reach ZooKeeper, or the machine was asleep.
                 self._error = CommandError(Exit.NOT_ACQUIRED, "not acquired in time")
                 self._give_up(RELEASE_PATIENCE / 2)
         elif self._deadline == math.inf and not self._connected and now >= self._log_at:
@@ -257,7 +257,7 @@ class _Run:
             self._lease = end
             self._line.send("lease", end, patience, spare)
         elif self._group and not self._refused and boot_clock() > self._lease - spare / 2:
-            # The guard does not do its work: it hangs. Without it this process does.
+            # The guard hangs. Once it is killed, this process ends the command.
             with suppress(ProcessLookupError):
                 os.kill(self._guard, signal.SIGKILL)
 
@@ -265,7 +265,7 @@ class _Run:
         """See whether the guard has ended, or is stopped."""
         for pid, status in changed_children():
             if pid != self._guard:
-                # An orphan: this process may be number 1.
+                # An orphan: this process may be PID 1.
                 continue
             if os.WIFSTOPPED(status):
                 os.kill(pid, signal.SIGCONT)
@@ -309,11 +309,11 @@ class _Run:
         self._deadline = boot_clock() + patience
 
     def _stop(self, *, lent: bool) -> None:
-        """Stop as a job, until the shell lets it go on; where no shell is, the kernel lets it go on at once."""
+        """Stop like a job until the shell resumes this process; without a shell, the kernel lets it go on at once."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         if lent:
-            # The terminal's stop was for all processes of the caller's group, but went to the command's. This process
-            # stops with them: a shell that sees a script stop may let the job go on before a second signal is sent.
+            # The terminal's stop was for the caller's group, but went to the command's. This process stops with its
+            # group: a shell that sees a script stop may resume the job before a second signal is sent.
             os.killpg(os.getpgrp(), signal.SIGTSTP)
         else:
             # To this thread: so it is stopped before the next line.
@@ -335,7 +335,7 @@ class _Run:
 
     def _on_granted(self) -> None:
         if self.phase == "waiting":
-            # It came in time, whatever it takes to write the mark of `--once-per`.
+            # The lock came in time, however long it takes to write the mark of `--once-per`.
             self._deadline = math.inf
 
     def _on_acquired(self, tokens: dict[str, int], environment: dict[str, str]) -> None:
@@ -401,7 +401,8 @@ class _Run:
             return
         if number == signal.SIGTSTP or not _may_lend():
             if number != signal.SIGTSTP and is_orphaned(os.getpgrp()):
-                # As a job that is left behind and stopped: else it would stop again and again, as fast as it can.
+                # As the kernel does with a stopped job that has lost its shell: otherwise the command would stop again
+                # and again, as fast as it can.
                 self._line.send("signal", signal.SIGHUP)
                 time.sleep(_AGAIN)
             else:
@@ -446,7 +447,7 @@ def _note(number: int, frame: object) -> None:
 
 def _say_aside(message: str) -> None:
     """Write a message while the loop goes on: standard error may have no reader, as when a pager waits for a key."""
-    # Without a thread more, the message is left out.
+    # If no thread can be started, the message is left out.
     with suppress(RuntimeError):
         threading.Thread(target=say, args=(message,), daemon=True).start()
 

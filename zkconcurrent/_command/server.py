@@ -1,4 +1,4 @@
-"""The server, for commands that read: a client that creates nothing, and its errors as ends of the command."""
+"""The server, for commands that read: a client that creates nothing, and whose errors end the command."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def check_readable(report: TreeReport) -> None:
 
 
 def _nothing_there(client: KazooClient) -> CommandError:
-    """Return the end of a command whose path is not there: it begins below the URL's chroot, which may be wrong."""
+    """Return the error for a missing path; the chroot of the URL, below which it lies, may be wrong."""
     chroot = client.chroot
     with command_errors(client):
         if chroot and client.exists("/") is None:
@@ -134,7 +134,7 @@ def _nothing_there(client: KazooClient) -> CommandError:
 
 
 def relative(path: str, chroot: str) -> str:
-    """Return a full path as the commands take it; one that is not below the chroot, as it is."""
+    """Return a full path as the commands take it, relative to the chroot; unchanged if it is not below the chroot."""
     return (path.removeprefix(chroot) or "/") if is_below(path, chroot) else path
 
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 BOLD, RED = "\x1b[1m", "\x1b[31m"
 _NORMAL = "\x1b[m"
-# In characters: a name may have a million, and would be that wide in each line of a table.
+# In characters: a name may have a million, and would make each line of a table that wide.
 _WIDEST = 300
-# A column is not cut further.
+# No column is made narrower than this.
 _NARROWEST = 8
 _BETWEEN = "  "
 
 
 def has_screen() -> bool:
-    """Return whether standard output is a terminal that can be written over."""
+    """Return whether standard output is a terminal whose lines can be overwritten."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -27,7 +27,7 @@ def styled(style: str, text: str) -> str:
 
 
 def size() -> os.terminal_size:
-    """Return the terminal's size; COLUMNS and LINES, which shells export, may be of its size before."""
+    """Return the terminal's size; COLUMNS and LINES, which shells export, may be outdated."""
     try:
         found = os.get_terminal_size(sys.stdout.fileno())
     except OSError:
@@ -49,7 +49,7 @@ def table(rows: Sequence[dict[str, str]], *, fits: bool) -> list[str]:
 
     Args:
         rows: the cells of each row, by their columns; all rows have the same.
-        fits: cut texts in their middle as a terminal needs it, where standard output is one.
+        fits: if standard output is a terminal, cut texts in their middle until the lines fit.
     """
     lines = [[*rows[0]], *([*row.values()] for row in rows)] if rows else []
     widths = [min(max(map(len, column)), _WIDEST) for column in zip(*lines, strict=True)]

@@ -1,4 +1,4 @@
-"""`--watch`: reads again and again. A terminal shows the newest report; anything else gets each that differs.
+"""`--watch`: reads again and again. A terminal shows the newest report; other output gets each changed report.
 
 No reading sets a watch at the server: so nothing is left there, whatever ends the command.
 """
@@ -36,10 +36,10 @@ def repeat(
 
     Args:
         client: the client.
-        read: reads; it gets what it has returned before, or None.
+        read: reads; its argument is what it returned the time before, or None.
         text: returns the lines of what was read.
-        seconds: from the beginning of one reading to that of the next.
-        title: the first line on a terminal; None: write there, too, what differs, one after the other.
+        seconds: the time between the beginnings of two readings.
+        title: the first line on a terminal; None: a terminal, too, gets each changed report below the last.
     """
     before: T | None = None
     reached = True
@@ -73,7 +73,7 @@ def _show_screen(title: str, lines: Sequence[str]) -> None:
     if len(lines) >= room:
         more = f"... {len(lines) - room + 2} more lines"
         lines = [*lines[: max(room - 2, 0)], more][: room - 1]
-    # Erased first: behind a line that is as wide as the terminal, its last character would go.
+    # Erase before the text: after a line as wide as the terminal, its last character would be erased.
     text = "".join(f"{_END_OF_LINE}{line}\n" for line in (styled(BOLD, escaped(title)), *lines))
     if height < 2:
         # A new line would scroll the only one away.
@@ -88,7 +88,7 @@ def _pause(seconds: float) -> None:
         BrokenPipeError: standard output has lost its reader. This shows at once, even if nothing is written.
     """
     poll = select.poll()
-    # `poll` always reports the end of the reader.
+    # `poll` always reports that the reader is gone.
     poll.register(sys.stdout, 0)
     if poll.poll(math.ceil(1000 * max(0.0, seconds))):
         raise BrokenPipeError

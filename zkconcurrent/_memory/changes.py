@@ -45,7 +45,7 @@ class Refused(Exception):
     """The service refuses a request.
 
     Attributes:
-        code: why.
+        code: the reason.
         index: which of the operations was refused, counted from 0.
     """
 
@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 class Create(NamedTuple):
-    """Make a node: `EPHEMERAL` or not, `SEQUENTIAL` or not; or a container."""
+    """Make a node, which `flags` may make `EPHEMERAL` and `SEQUENTIAL`; or make a container."""
 
     path: str
     data: bytes | None = b""
@@ -105,7 +105,7 @@ Operation: TypeAlias = Create | Delete | SetData | SetAcl | Check
 
 
 class Made(NamedTuple):
-    """A node is made; `creates` is how many children its parent has had, with this one."""
+    """A node is made; `creates` counts all children that its parent has ever had, this one included."""
 
     path: str
     data: bytes | None
@@ -159,7 +159,7 @@ class Closed(NamedTuple):
 
 
 Step: TypeAlias = Made | Removed | Written | Guarded | Checked | Opened | Closed
-Change: TypeAlias = tuple[Step, ...]  # of a refused request, none
+Change: TypeAlias = tuple[Step, ...]  # empty for a refused request
 
 
 class Event(NamedTuple):
@@ -169,7 +169,7 @@ class Event(NamedTuple):
         kind: `CREATED`, `DELETED`, `CHANGED` or, for the watchers of its children, `CHILD`.
         path: which node.
         acl: its access rights; a client that may not read it gets no event.
-        acl_above: those of its parent.
+        acl_above: the access rights of its parent.
     """
 
     kind: int

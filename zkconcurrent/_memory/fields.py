@@ -1,4 +1,4 @@
-"""The fields of the protocol: bytes to be read, one after the other, and to be written."""
+"""The fields of the protocol: how to read them from bytes, one after the other, and how to write them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Reader:
         entries = []
         for _ in range(self.number()):
             permissions, scheme, name = self.number(), self.string(), self.string()
-            # kazoo sends no name for all of "auth".
+            # kazoo sends no name with the scheme "auth", which stands for all ids of the connection.
             if name is None and scheme in ("world", "digest", "ip"):
                 raise Malformed
             entries.append((permissions, scheme or "", name or ""))

@@ -1,9 +1,9 @@
 """The services of this process: each has a server on a thread of its own, begun at its first use.
 
-The service of `namespace("local")` is reached through pairs of sockets, by this process alone; a forked child has one
-of its own. The others are on loopback, where their clients are clients like any other. A forked child reaches those of
-its parent, which goes on serving them. The child closes its copies of all sockets, so that its clients notice the
-parent's end.
+Only this process reaches the service of `namespace("local")`, through pairs of sockets; a forked child has its own
+service. The other services are on loopback, and their clients are like those of any server. A forked child reaches its
+parent's services there, as the parent goes on serving them. The child closes its copies of all sockets, so that its
+clients notice when the parent ends.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ def _serve(name: str, port: int | None) -> TcpServer:
     found = _servers.get(name)
     if found is None:
         server = TcpServer(Service(Tree(), _LIMITS, monotonic_ms, wall_ms), port, {})
-        # A daemon: it serves until the process ends, so also clients that close their sessions at its exit.
+        # A daemon: it serves until the process ends, even clients that close their sessions at exit.
         thread = threading.Thread(target=_run, args=(server,), name=f"zkconcurrent memory:{name}", daemon=True)
-        # R4: another thread, or a signal handler, may be faster. There is no lock for which a signal handler could
-        # wait. And the server runs before others know it, so an interrupt leaves none that does not run.
+        # R4: another thread, or a signal handler, may be faster. A lock would not do: a signal handler could wait for
+        # the code that it has interrupted. The thread starts first, so an interrupt never leaves a server in the table
+        # that does not run.
         thread.start()
         found = _servers.setdefault(name, (server, thread))
         if found[0] is not server:
@@ -60,7 +61,7 @@ def _run(server: TcpServer) -> None:
 
 
 def _warn_of_workers() -> None:
-    # A process that multiprocessing started has loaded this module, which is slow to import.
+    # Do not import the module, which is slow: a process that multiprocessing started has loaded it already.
     multiprocessing = sys.modules.get("multiprocessing.process")
     # A spawned process has this attribute, and no parent yet, while it imports the main module.
     if multiprocessing is not None and (
@@ -75,7 +76,7 @@ def _warn_of_workers() -> None:
 
 
 def stop(until: float) -> None:
-    """Stop all services, at the exit of the process; wait for it until the given time, by the monotonic clock."""
+    """Stop all services, at the exit of the process; wait for that until the given time, by the monotonic clock."""
     for server, thread in list(_servers.values()):
         server.stop()
         thread.join(max(0.0, until - monotonic()))

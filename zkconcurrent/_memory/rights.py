@@ -8,13 +8,13 @@ from .changes import OPEN, Acl, Code, Ids, Refused
 
 
 def resolve(acl: Acl, ids: Ids | None) -> Acl:
-    """Return access rights with "auth" replaced by those that it stands for."""
+    """Return access rights, with "auth" replaced by the ids that it stands for."""
     if acl == OPEN:
         return OPEN
     resolved: list[tuple[int, str, str]] = []
     for permissions, scheme, name in dict.fromkeys(acl):
         meant = [(permissions, scheme, name)]
-        # An address does not count, as a connection does not prove it.
+        # "auth" does not stand for an address, which a connection does not prove.
         if scheme == "auth":
             meant = [(permissions, *each) for each in ids or () if each[0] == "digest"]
         elif not _is_valid(scheme, name):

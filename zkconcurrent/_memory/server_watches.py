@@ -14,7 +14,7 @@ ONCE, PERSISTENT, RECURSIVE = -1, 0, 1  # the modes of watches
 
 
 class _Table(Generic[W]):
-    """The watches of one kind: by path, who watches, and in which mode."""
+    """The watches of one kind: for each path, the watchers, and the mode of each."""
 
     def __init__(self) -> None:
         self.watchers: dict[str, dict[W, int]] = {}
@@ -34,7 +34,7 @@ class _Table(Generic[W]):
         self.paths.setdefault(watcher, {})[path] = None
 
     def remove(self, watcher: W, path: str) -> bool:
-        """Return whether there was one."""
+        """Remove a watch; return whether there was one."""
         watching = self.watchers.get(path, {})
         if watcher not in watching:
             return False
@@ -69,8 +69,8 @@ class Watches(Generic[W]):
     """The watches that the connections to one server have left.
 
     Attributes:
-        data: those that reads of data, and checks whether a node exists, have left.
-        children: those that listings have left; a persistent watch is in both tables.
+        data: the watches that reads of data and checks of existence have left.
+        children: the watches that listings have left; a persistent watch is in both tables.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""One ZooKeeper service: a tree, whose changes it numbers; the sessions that live; and which client gets which event.
+"""One ZooKeeper service: it numbers a tree's changes, expires sessions, and decides which client gets which event.
 
-It has neither sockets nor threads: one thread at a time calls it, and its clocks are given. Its server calls
+It has neither sockets nor threads: one thread at a time calls it, and its clocks are arguments. Its server calls
 `run_chores` now and then.
 """
 
@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     Attributes:
         tick: sessions expire at multiples of it.
         shortest: the shortest timeout of a session.
-        longest: the longest one.
+        longest: the longest timeout.
         containers: how often empty containers are removed.
     """
 
@@ -55,9 +55,9 @@ class Service:
     Args:
         tree: what it begins with.
         limits: what it grants.
-        clock: returns milliseconds that only ever grow; sessions are timed by it.
+        clock: returns milliseconds, and never goes back; sessions expire by it.
         wall_clock: returns milliseconds since 1970, for the stats of nodes.
-        record: called before each change is done, with its zxid.
+        record: called with each change and its zxid, before the change is applied.
 
     Attributes:
         watches: what the connections watch.
@@ -87,7 +87,7 @@ class Service:
         self._containers_due = now + limits.containers
 
     def commit(self, session: int, operations: Sequence[Operation], ids: Ids | None) -> tuple[Change, Applied]:
-        """Do all operations, or none of them; either takes a zxid.
+        """Do all operations, or none of them; the request takes a zxid in either case.
 
         Raises:
             Refused: one of them can't be done.
@@ -171,7 +171,7 @@ class Service:
         if self._containers_due <= now:
             self._containers_due = now + self.limits.containers
             nodes = self.tree.nodes
-            # A container that had no child yet stays: a client is about to make one.
+            # A container that has never had a child stays: a client may be about to make one.
             for path in [each for each in self.tree.containers if nodes[each].creates and not nodes[each].children]:
                 self.commit(0, [Delete(path)], None)
         return tick + self.limits.tick

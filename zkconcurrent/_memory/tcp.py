@@ -1,4 +1,4 @@
-"""The memory server: one thread serves all connections, of 127.0.0.1 or of its process, and may keep a journal.
+"""The memory server: one thread serves all connections, from 127.0.0.1 or its own process, and may keep a journal.
 
 The journal is for tests that kill a server and start it again: each change is in the file before a client sees it. It
 is not written through to the disk, so a crash of the machine may lose it.
@@ -36,7 +36,7 @@ class Journal:
     """The changes of a service in a file.
 
     Args:
-        path: of the file; it is made if there is none.
+        path: the file's path; a missing file is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -67,11 +67,11 @@ class TcpServer:
 
     Args:
         service: what it serves.
-        port: of 127.0.0.1; 0 for any that is free; None to serve this process alone, by `dial`.
-        settings: those of its `zoo.cfg`, for the word `conf`.
+        port: the port of 127.0.0.1; 0 picks a free one; None serves this process alone, through `dial`.
+        settings: the settings in its `zoo.cfg`, which the word `conf` returns.
 
     Attributes:
-        port: where it listens; 0 if it does not.
+        port: the port on which it listens; 0 if it does not listen.
         unused: paths that no client will use again. Finalizers add to it; the server removes their nodes.
 
     Raises:
@@ -102,8 +102,8 @@ class TcpServer:
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
 
     def close_copies(self) -> None:
-        """Close this process's copies of the sockets; in a forked child, whose parent serves on its own."""
-        # Nothing is unregistered: the parent's selector is the same.
+        """Close this process's sockets; a forked child's are copies, and its parent goes on serving with its own."""
+        # Unregister nothing: a forked child and its parent share the selector.
         self._selector.close()
         for each in (*self._own, *self._dialled, *self._sockets.values()):
             each.close()
@@ -131,12 +131,12 @@ class TcpServer:
         self.close_copies()
 
     def stop(self) -> None:
-        """Have `run` close all connections and return; on another thread."""
+        """Have `run`, on another thread, close all connections and return."""
         self._stopped = True
         self._wake()
 
     def dial(self) -> socket.socket:
-        """Return a client's end of a new connection, which no other process can have."""
+        """Return a client's end of a new connection, which no other process can reach."""
         ours, theirs = socket.socketpair()
         self._dialled.append(ours)
         self._wake()
@@ -159,7 +159,7 @@ class TcpServer:
             # again at once.
             if error.errno in _SCARCE:
                 time.sleep(_PAUSE)
-            # Otherwise the client has gone again.
+            # After any other error, the client is gone again.
             return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._serve(client, host)
@@ -184,7 +184,7 @@ class TcpServer:
             if data:
                 connection.receive(data)
         except Exception:
-            # An error of this server is in the log, and ends no other connection.
+            # Report an error of this server, and go on serving the other connections.
             traceback.print_exc()
             data = b""
         if not data:
@@ -224,7 +224,7 @@ class TcpServer:
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds by a clock that only ever grows."""
+    """Return milliseconds by a clock that never goes back."""
     return int(monotonic() * 1000)
 
 
@@ -239,13 +239,13 @@ def main(config: str, containers: str, forgets: str = "") -> None:
     Args:
         config: the path of a `zoo.cfg`, whose folder gets the journal.
         containers: how often empty containers are removed, in milliseconds.
-        forgets: not empty if all sessions of the previous server are over.
+        forgets: if not empty, all sessions of the previous server end.
     """
     lines = (line.partition("=") for line in Path(config).read_text().splitlines())
     settings = {name: value for name, _, value in lines}
     tick, shortest, longest = (int(settings[name]) for name in ("tickTime", "minSessionTimeout", "maxSessionTimeout"))
     limits = Limits(tick, shortest, longest, int(containers))
-    data = Path(config).parent / "version-2"  # as ZooKeeper has it
+    data = Path(config).parent / "version-2"  # as in ZooKeeper
     data.mkdir(exist_ok=True)
     journal = Journal(data / "journal")
     tree = journal.read()

@@ -1,10 +1,10 @@
 """ZooKeeper's tree: nodes and sessions, as plain data.
 
-A request becomes a change in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and says what
-they would do; it alters nothing. `Tree.apply` does that, under a zxid. So several trees that apply the same changes in
-the same order are equal, and a tree can be restored from a log of its changes.
+A request becomes a change in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and returns
+what they would do; it alters nothing. `Tree.apply` does it, under a zxid. So several trees that apply the same changes
+in the same order are equal, and a tree can be restored from a log of its changes.
 
-Nothing here reads a clock, counts zxids or numbers sessions: all three are given.
+Nothing here reads a clock, counts zxids or numbers sessions: the caller gives times, zxids and numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .rights import demand, resolve
 # The flags of nodes with a time to live, which a server refuses by default.
 TTL_FLAGS = (5, 6)
 SPECIAL = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")  # these can't be deleted
-# No element is empty, "." or "..", or has one of Java's control characters, surrogates or private ones.
+# No element is empty, "." or "..", or contains a control character, a surrogate, a private character, or one from
+# U+FFF0 on.
 _PATH = re.compile("(?:/(?!\\.\\.?(?:/|\\Z))[^/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]+)+|/")
 
 
@@ -37,10 +38,10 @@ class Applied(NamedTuple):
 
 
 class Node:
-    """A node; its children are kept by name.
+    """A node, with the names of its children.
 
     Attributes:
-        creates: how many children were made so far, at most the largest number of 32 bits.
+        creates: how many children were ever made, up to the largest number of 32 bits.
         size: how many children there are.
         owner: the session of an ephemeral node, `CONTAINER`, or 0.
     """
@@ -84,8 +85,8 @@ class Tree:
     """A service's nodes and sessions.
 
     Attributes:
-        nodes: by path; the root is there as "/" and, as the parent of "/a", as "".
-        sessions: those that live, by number.
+        nodes: the nodes, by path; the root is both "/" and "", which is the parent of "/a".
+        sessions: the living sessions, by number.
         containers: the paths of the containers.
         zxid: the zxid of the last change.
     """
@@ -110,10 +111,10 @@ class Tree:
         Args:
             path: its path.
             ids: what the connection has authenticated as; None is allowed everything.
-            permission: the permissions, of which one is enough.
+            permission: the permissions that are asked for, of which one is enough.
 
         Raises:
-            Refused: there is none, or these ids lack the permission.
+            Refused: there is no such node, or these ids lack the permission.
         """
         node = self.nodes.get(path)
         if node is None:
@@ -129,11 +130,11 @@ class Tree:
         Args:
             session: the session that asks; 0 is the service itself.
             operations: what is asked for.
-            time: of the change, in milliseconds since 1970.
+            time: the time of the change, in milliseconds since 1970.
             ids: what the connection has authenticated as; None is allowed everything.
 
         Returns:
-            What they do, a step for each.
+            The change: a step for each operation.
 
         Raises:
             Refused: one of them can't be done.
@@ -149,7 +150,7 @@ class Tree:
         return tuple(steps)
 
     def plan_end(self, session: int) -> changes.Change:
-        """Return the change that ends a session; none if it has ended."""
+        """Return the change that ends a session; an empty one if it has ended."""
         return (changes.Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
 
     def apply(self, change: changes.Change, zxid: int) -> Applied:
@@ -166,7 +167,7 @@ class Tree:
         parent = self.nodes[above]
         parent.children[name] = None
         parent.size += 1
-        # Beyond the largest number, it no longer grows.
+        # Beyond the largest number, the count no longer grows.
         if step.creates > parent.creates:
             parent.creates, parent.pzxid = step.creates, zxid
         node = self.nodes[path] = Node(step.data, step.acl, step.owner, zxid, step.time)
@@ -211,11 +212,11 @@ class Tree:
         for path in step.paths:
             self._remove(changes.Removed(path), zxid, events)
         session = self.sessions.pop(step.session, None)
-        # A tree that has missed a delete has more nodes of the session than the one that planned this.
+        # A tree that has missed a delete has more nodes of the session than the tree that planned this.
         for path in session.paths if session is not None else ():
             self._remove(changes.Removed(path), zxid, events)
 
-    # The order of the steps must stay, as a journal numbers them by it.
+    # Keep the order of the steps: a journal numbers them by it.
     appliers: ClassVar[dict[type, Callable[..., changes.Stat | None]]] = {
         changes.Made: _make,
         changes.Removed: _remove,
@@ -235,9 +236,9 @@ class _Draft:
         self._session = session
         self._time = time
         self._ids = ids
-        # Whether nothing comes after the first operation.
+        # Whether there is a single operation, so that no later one must see the altered nodes.
         self._single = single
-        # Copies of the nodes that were altered; None for one that will be gone.
+        # Copies of the nodes that were altered; None for a node that is deleted.
         self._altered: dict[str, Node | None] = {}
 
     def add(self, operation: changes.Operation) -> changes.Step:
@@ -253,7 +254,7 @@ class _Draft:
         return node
 
     def _alter(self, path: str, node: Node) -> Node:
-        """Return a copy that stands for the node from now on. It shares its children: change only numbers."""
+        """Return a copy that stands for the node from now on. Both share the children: change only numbers."""
         altered = self._altered[path] = copy(node)
         return altered
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 # The longest frame, in bytes: the default of ZooKeeper.
 _LONGEST = 0xFFFFF
 _CONNECTED = 3  # the state in each event
-# It protects as well as ZooKeeper's own, which is public too.
+# It protects as well as ZooKeeper's own secret, which is public, too.
 _SECRET = 0x5DEECE66D5DEECE6
 
 _PING, _AUTH, _SASL, _CLOSE = 11, 100, 102, -11
@@ -44,18 +44,18 @@ class Connection:
 
     Args:
         service: the service.
-        address: the client's, without the port.
-        answer_word: returns the reply to a word of four letters, or None if it is none.
+        address: the client's address, without the port.
+        answer_word: returns the reply to a word of four letters, or None for any other bytes.
         on_output: called whenever there is something to send, or nothing more to read.
 
     Attributes:
-        address: the client's.
+        address: the client's address.
         ids: what the client has authenticated as.
-        output: the bytes to be sent; whoever sends them removes them.
+        output: the bytes to be sent; the sender removes what it has sent.
         ended: no more is read, and the connection is to be closed once all is sent.
         session: its number, 0 before there is one.
-        timeout: of the session, in milliseconds, as negotiated.
-        received: how many frames came.
+        timeout: the session's timeout, in milliseconds, as negotiated.
+        received: how many frames have come.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Connection:
         self._input = bytearray()
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from the client, however they were cut."""
+        """Take bytes from the client, in pieces of any size."""
         buffer = self._input
         buffer += data
         while len(buffer) >= 4 and not self.ended:
@@ -137,7 +137,7 @@ class Connection:
         if session == 0:
             session = self._service.open(self, timeout)
         else:
-            # The old connection goes even if the password is wrong.
+            # The old connection is closed even if the password is wrong.
             self._service.cut(session)
             if password == _password(session) and session in self._tree.sessions:
                 self._service.enter(session, self, timeout)
@@ -157,7 +157,7 @@ class Connection:
         if opcode == _SASL:
             if reader.buffer() is None:
                 raise Malformed
-            # A server that is not set up for SASL replies the same.
+            # This is also the reply of a ZooKeeper that is not set up for SASL.
             self._send(_REPLY.pack(xid, 0, 0) + pack_buffer(None))
             return
         self._service.hear(self.session)
@@ -194,7 +194,7 @@ class Connection:
         try:
             return read(reader)
         except Malformed:
-            self._service.apply(())  # it has its zxid too
+            self._service.apply(())  # it takes a zxid, too
             raise
 
     def _write(self, opcode: int, reader: Reader) -> bytes:
@@ -292,7 +292,7 @@ class Connection:
         return b""
 
     def _set_watches(self, reader: Reader, *, with_persistent: bool = False) -> bytes:
-        """Leave the watches again that an earlier connection had left, and send the events that it has missed."""
+        """Leave again the watches of an earlier connection, and send the events that they have missed."""
         seen = reader.fields(LONG)[0]
         data, exist, children = reader.paths(), reader.paths(), reader.paths()
         nodes, watches = self._tree.nodes, self._service.watches

@@ -45,7 +45,7 @@ def _answer_written(_: changes.Step, stat: changes.Stat | None) -> bytes:
     return pack_stat(stat)
 
 
-# For each single write: how it is read, and its reply, from the step that was done and the node's stat after it.
+# For each single write: what reads it, and what makes its reply from the step that was done and the node's new stat.
 WRITES: dict[
     int, tuple[Callable[[Reader], changes.Operation], Callable[[changes.Step, changes.Stat | None], bytes]]
 ] = {
@@ -69,7 +69,7 @@ def read_multi(reader: Reader) -> Iterator[changes.Operation]:
             create = _read_create(reader)
             if opcode == _TTL:
                 reader.fields(LONG)
-            # In a multi the flags say what is made, elsewhere the opcode.
+            # In a multi, the flags decide what is made; elsewhere, the opcode does.
             yield create._replace(container=create.flags == changes.CONTAINER_FLAG)
         elif opcode == _DELETE:
             yield _read_delete(reader)

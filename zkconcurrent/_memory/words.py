@@ -1,4 +1,4 @@
-"""ZooKeeper's words of four letters, as far as the project's tests and tools ask them, and what each answers."""
+"""The words of four letters that the project's tests and tools send to ZooKeeper, and the replies to them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from .service import Service
 from .wire import Connection
 
-# The last one is not ZooKeeper's.
+# The last one is not a word of ZooKeeper's.
 _WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
-# 3.8.0 is the ZooKeeper that it behaves like.
+# The server behaves like ZooKeeper 3.8.0.
 _VERSION = "3.8.0-memory, zkconcurrent's server for tests"
 
 
@@ -18,8 +18,8 @@ class Words:
 
     Args:
         service: the service.
-        connections: those that are open, also the one that asks.
-        settings: those of the server's `zoo.cfg`.
+        connections: the open connections, including the one that asks.
+        settings: the settings in the server's `zoo.cfg`.
         drop: closes all connections that have a session.
     """
 
@@ -34,7 +34,7 @@ class Words:
         self._connections = connections
         self._settings = settings
         self._drop_all = drop
-        self.received = 0  # by connections that are closed
+        self.received = 0  # frames of closed connections
 
     def answer(self, word: str) -> str | None:
         """Return the reply to a word; None if it is not one of these."""

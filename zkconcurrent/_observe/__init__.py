@@ -1,1 +1,1 @@
-"""What looks on at locks: events, long waits, deadlocks, limits of holds, and `inspect()`. No lock depends on it."""
+"""The observers of locks: events, long waits, deadlocks, hold limits, and `inspect()`. No lock relies on them."""

@@ -1,12 +1,12 @@
-"""Deadlocks across processes: when a wait is searched for one, how the search reads, and what it then does.
+"""Deadlocks across processes: when a wait is searched, how a search reads, and what it does with a deadlock.
 
-Each wait without a deadline, of an owner that holds something, is searched once it has lasted for `AFTER` to one and a
-half of it, and again at doubled times, up to once a minute. `_protocol/deadlock_cycle.py` says why that finds every
-deadlock, and who is its victim.
+If a wait has no deadline and its owner holds something, it is searched once it has lasted 1 to 1.5 times `AFTER`, and
+then again after pauses that double, up to one minute. `_protocol/deadlock_cycle.py` explains why that finds every
+deadlock, and which wait is the victim.
 
-One thread of the library makes the searches of a client, one after the other: at most `MOST_A_SECOND` requests. It
-begins when a search is due, and ends when none is. Whatever keeps it from reading, such as a lost connection or the
-end of the client, ends the search, and nothing is said.
+One thread of the library makes the searches of a client, one after the other, with at most `MOST_A_SECOND` requests a
+second. It begins when a search is due, and ends when none is. Whatever keeps it from reading, such as a lost connection
+or the end of the client, ends the search without a report.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ OnDeadlock: TypeAlias = Literal["warn", "raise"]
 
 
 def check_on_deadlock(on_deadlock: object) -> None:
-    """Refuse an unknown answer to a deadlock.
+    """Refuse an unknown value of `on_deadlock`.
 
     Raises:
         ValueError: it is neither "warn" nor "raise".
@@ -77,7 +77,7 @@ class WaitCheck:
 
     @property
     def info(self) -> NodeInfo:
-        """What the node's data show. Most waits are over before anybody asks."""
+        """What the node's data show; parsed only on demand, as most waits are over before their first search."""
         return NodeInfo.parse(self._data)
 
     @property
@@ -106,7 +106,7 @@ class Deadlocks:
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
         self._client = client
         self._helper = Helper(keeper, "deadlocks", self._work)
-        # A call keeps its check, so both go together.
+        # A call has the only lasting reference to its check, so both are freed together.
         self._checks: LiveSet[WaitCheck] = LiveSet()
         self._look_at = math.inf
         # When the keeper takes its next turn, at the latest.
@@ -118,7 +118,7 @@ class Deadlocks:
     # -- when ----------------------------------------------------------------------------------------------------
 
     def add(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
-        """Have the wait of a node searched, whose data name holds, if it lasts."""
+        """Have a node's wait searched if it lasts. The node's data name holds of its owner."""
         call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
         with self._client.lock:
             self._checks.add(check)
@@ -127,7 +127,7 @@ class Deadlocks:
             self._client.wake_keeper()
 
     def search_due(self, pause: float) -> float:
-        """Have the searches made that are due; return in how many seconds to look again, at most after a pause.
+        """Have the due searches made; return after how many seconds to look again, at most `pause`.
 
         For the keeper, with the session's lock held.
         """
@@ -153,11 +153,11 @@ class Deadlocks:
             except _GivenUp:
                 pass
             except Exception:
-                # A log handler of the program may raise, again and again; the other searches are still to be made.
+                # A log handler of the program may raise, again and again; the other searches must still be made.
                 with suppress(Exception):
                     log.exception("a search for a deadlock has failed [%s]", due.ticket.path)
             due.postpone(self._client.now())
-            # Otherwise a wait that is over would stay.
+            # Otherwise this would keep the objects of a wait that is over.
             del due
 
     def _next(self) -> WaitCheck | None:
@@ -198,7 +198,7 @@ class Deadlocks:
     # -- its requests --------------------------------------------------------------------------------------------
 
     def _ask(self, check: WaitCheck, wanted: Sequence[tuple[Callable[[Any, str, Reply], None], str]]) -> list[Any]:
-        """Send requests, many at a time; return the values of the replies, or the failures of those refused.
+        """Send requests, many at a time; return the value of each reply, or its failure.
 
         Raises:
             _GivenUp: the wait is over, or the service is out of reach.
@@ -213,7 +213,7 @@ class Deadlocks:
             for (send, path), reply in zip(batch, replies, strict=True):
                 send(client.link, path, reply)
             self.requests += len(batch)
-            # Noted after they are sent: on a busy machine they may leave long after their turn.
+            # Noted after they are sent: on a busy machine they may be sent long after their turn.
             self._sent.extend([client.now()] * len(batch))
             until = client.now() + client.longest_reply
             while not replies[-1].done:
@@ -249,7 +249,7 @@ class Deadlocks:
     # -- what it does --------------------------------------------------------------------------------------------
 
     def _found(self, check: WaitCheck, cycle: Cycle, *, ends: bool) -> None:
-        """Report a deadlock, once, or end the wait."""
+        """Report a deadlock, once; with `ends`, also end the wait."""
         client, ticket, call = self._client, check.ticket, check.call
         if call is None:
             return

@@ -1,20 +1,20 @@
-"""What listeners are told: the story of each acquire and its hold, in order, and each part of it once.
+"""What listeners get: the story of each acquire and its hold, in order, and each part of it once.
 
-A `Story` begins with an acquire, if anybody listens, and ends with its hold. Its parts are recorded first, and told
-then. Each part has the iterator of those who are still to be told it: so whoever is interrupted in between, or tells at
-the same time as another thread, leaves nothing out and repeats nothing.
+A `Story` begins with an acquire, if there are listeners for it, and ends with its hold. Its parts are first recorded,
+and then emitted. Each part has an iterator over the listeners that it has not reached. So a thread that is interrupted
+in between, or emits at the same time as another thread, leaves nothing out and repeats nothing.
 
-Where it is told:
+Which thread emits a part:
 
-* The thread or task that acquires and releases tells the parts of its own calls, inside the call: an interrupt in a
+* The thread or task that acquires and releases emits the parts of its own calls, inside the call: an interrupt in a
   listener gives an acquired hold back.
-* All else is told on a thread of the library, `zkconcurrent events`: losses, what the keeper finds, and the ends of
-  holds that no call has ended. Never on the keeper: a listener that blocks would stop the heartbeat. If such a part is
-  still to be told as the owner begins its next call there, the owner tells it first, so that the order is kept.
+* A thread of the library, `zkconcurrent events`, emits all else: losses, what the keeper finds, and the ends of holds
+  that no call has ended. The keeper never does: a listener that blocks would stop the heartbeat. If such a part is not
+  emitted yet when the owner makes its next call at that path, the owner emits it first, to keep the order.
 
-A hold's end is not recorded by those who end it, of whom there are many. It is read off its tickets: whoever is about
-to end a hold only notes its story in `untold` before (R1). The story stays there until the reply to the delete says
-whether the hold had been lost before. The owner does not wait longer for that reply than its release does.
+Many functions end holds, so they do not record the end of a hold: it is read off the hold's tickets. A function that is
+about to end a hold only notes its story in `untold` first (R1). The story stays there until the reply to the delete
+shows whether the hold had been lost before. The owner waits for that reply no longer than its release does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .._runtime.wait_loops import Steps
 from . import event_types as events
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
-# An acquire that waits for no holder is over sooner, if ZooKeeper is in reach.
+# An acquire that need not wait for a holder is over sooner, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
 
@@ -55,7 +55,7 @@ class Registration:
         listener: the listener.
         session: a weak reference to the session of the only client that it listens to; None for all clients.
         below: the path below which it listens, without a slash at its end.
-        failed: an error of it was logged.
+        failed: whether an error of the listener was logged.
     """
 
     __slots__ = ("below", "failed", "listener", "session")
@@ -71,14 +71,14 @@ class Registration:
         return (self.session is None or self.session() is client) and path.startswith(f"{self.below}/")
 
 
-# R4: a dictionary, as it changes in one step. Without listeners it is empty, and an acquire tests only that.
+# R4: a dictionary, as it changes in one step. Without listeners it is empty, and an acquire tests only for that.
 registered: dict[Registration, None] = {}
 _numbers = itertools.count(1)
 _CALL = methodcaller("__call__")
 
 
 def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:
-    """Have a listener told what happens at all paths below one, of one client or of all; return what ends that.
+    """Add a listener for all paths below one, of one client or of all; return a function that removes it.
 
     Raises:
         TypeError: see `check_listener`.
@@ -88,7 +88,7 @@ def add(listener: Listener, session: ClientState | None = None, below: str = "/"
     registration = Registration(listener, client, below.rstrip("/"))
 
     def remove() -> None:
-        """End it. A second call changes nothing."""
+        """Remove the listener. A second call changes nothing."""
         registered.pop(registration, None)
 
     registered[registration] = None
@@ -110,7 +110,7 @@ def check_listener(listener: object) -> None:
 
 
 def log_failure(listener: Listener) -> None:
-    """Log the error that a listener has raised, whatever a log handler of the program raises."""
+    """Log the error that a listener has raised; ignore errors of the program's log handlers."""
     with suppress(Exception):
         log.exception("a listener failed, and its next errors are not logged: %r", listener)
 
@@ -121,8 +121,8 @@ class Part:
     Attributes:
         kind: the name of its event's class.
         at: when it was recorded.
-        listeners: those to tell.
-        calls: an iterator of the calls that tell those who are left; empty if none are.
+        listeners: the listeners that get the event.
+        calls: an iterator over the calls to the listeners that are left; empty if none are.
     """
 
     __slots__ = ("at", "calls", "kind", "listeners")
@@ -131,19 +131,19 @@ class Part:
         self.kind = type(event).__name__
         self.at = event.at
         self.listeners = listeners
-        # It drops the event with the last call: the event may have an error, whose frames know the story. That call
-        # does nothing: if it is left, the iteration has ended before the end.
+        # An exhausted iterator drops the event, which may have an error, whose frames refer to the story. The last
+        # call, `bool`, does nothing: if it is left, the iteration has ended early.
         calls: list[Callable[[], object]] = [*(partial(each.listener, event) for each in listeners), bool]
         self.calls: Iterable[Callable[[], object]] = iter(calls)
 
     def emit(self) -> None:
-        """Call those who are left. Only an error that is not an `Exception` leaves this."""
+        """Call the listeners that are left. Only an error that is not an `Exception` leaves this."""
         while True:
             try:
-                # R4: to take one and to call it is one step.
+                # R4: taking a call and making it is one step.
                 deque(map(_CALL, self.calls), 0)
                 if length_hint(self.calls):
-                    # `map` has taken that error for its own end.
+                    # A listener has raised StopIteration, which has ended the iteration of `map`.
                     raise RuntimeError("a listener has raised StopIteration")
                 self.calls = ()
                 return
@@ -160,14 +160,14 @@ class Story:
     Attributes:
         primitive: the class of the lock.
         mode: "exclusive" or "shared".
-        listeners: those whom it is told.
+        listeners: the listeners that get its events.
         owner: the thread or task that acquires.
-        path: where.
+        path: the path of the lock.
         label: the label of the lock.
-        token: the fencing token of the hold; 0 before.
-        tickets: the tickets of the hold, which the story also ends with.
-        caller: returns the call of a release that waits for the reply, and then tells the end; None if there is none.
-        suspect: it was told last that the hold is suspect.
+        token: the fencing token of the hold; 0 before there is one.
+        tickets: the tickets of the hold; the story ends when they do.
+        caller: returns the call of a release that waits for the reply, and then emits the end; None if there is none.
+        suspect: whether the hold was suspect when that was last recorded.
     """
 
     def __init__(
@@ -199,13 +199,13 @@ class Story:
     # -- to record -----------------------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Record, and tell, that the acquire waits behind others. A second call changes nothing."""
+        """Record and emit that the acquire waits behind others. A second call changes nothing."""
         self._record("waiting", "Waiting")
-        # R3: after an interrupt, this tells the rest.
+        # R3: after an interrupt, this emits the rest.
         self.emit()
 
     def grant(self, tickets: Sequence[Ticket], token: int = 0) -> None:
-        """Record that the acquire has succeeded, with these tickets, which now end the story; or with none."""
+        """Record that the acquire has succeeded. The end of these tickets, if any, will end the story."""
         with self._client.lock:
             for ticket in tickets:
                 ticket.story = self
@@ -218,7 +218,7 @@ class Story:
         self._record("outcome", "TimedOut" if wait else "WouldBlock", waited=self._waited)
 
     def fail(self, error: BaseException | None = None) -> None:
-        """Record the error that has ended the acquire; None for a cancellation. Nothing changes if it has ended."""
+        """Record the error that has ended the acquire; None for a cancellation. A second end changes nothing."""
         if isinstance(error, OutOfReach):
             # A condition's wait has given up the hold, and could not acquire it again.
             cause = LossCause.NOT_REACQUIRED
@@ -258,14 +258,14 @@ class Story:
             self._record("limit", "HoldLimit", held=held)
 
     def find(self, cycle: tuple[DeadlockEdge, ...]) -> None:
-        """Record that the acquire is a part of a deadlock, and have it told; on any thread."""
+        """Record that the acquire is a part of a deadlock, and have that emitted. Any thread may call this."""
         self._record(object(), "DeadlockFound", cycle=cycle)
         self._teller.untold.append(self)
         self._client.wake_keeper()
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a release is under way that may yet find that the hold was lost before."""
+        """Whether a release is under way that may still find that the hold was lost before it."""
         if "end" in self._parts:
             return False
         if (call := self.caller()) is not None and call in self._client.calls:
@@ -281,7 +281,7 @@ class Story:
         """Record the end of the hold, if its tickets show that it has come.
 
         Args:
-            patient: leave it alone while it is in doubt.
+            patient: whether to record nothing while the end is in doubt.
         """
         if not self.tickets or "end" in self._parts:
             return
@@ -303,8 +303,8 @@ class Story:
     def stage(self) -> tuple[str, float]:
         """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines.
 
-        An acquire that waits until ZooKeeper is in reach counts as a wait, too. No event reports that, so its length
-            decides.
+        An acquire that waits until ZooKeeper is in reach counts as a wait, too. No event reports such a wait, so its
+        length decides.
         """
         if "end" in self._parts:
             return "", 0.0
@@ -326,17 +326,17 @@ class Story:
         if stage in self._parts:
             return
         if self._teller.untold and stage in ("waiting", "outcome"):
-            # The end of the owner's hold before this one may have gone unnoticed.
+            # The end of the owner's previous hold may not have been recorded yet.
             for other in self._teller.untold_of(self):
                 other.find_end()
         at = self._client.now()
         make: Callable[..., events.LockEvent] = getattr(events, kind)
         event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
         event._set_client(self._teller.client_ref)
-        # R4: of several, one is recorded.
+        # R4: if several are recorded at once, one is kept.
         self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))
 
-    # -- to tell -------------------------------------------------------------------------------------------------
+    # -- to emit -------------------------------------------------------------------------------------------------
 
     def emit(self) -> None:
         """Emit what was recorded; if this thread must not call a listener, have another one do it."""
@@ -345,13 +345,13 @@ class Story:
     def acquire_by(
         self, tickets: list[Ticket], wait: bool, steps: Steps[bool], granted: Callable[[Story], object] | None
     ) -> Steps[bool]:
-        """Run the steps of an acquire, and tell how it has ended.
+        """Run the steps of an acquire, and report how it has ended.
 
         Args:
-            tickets: those of its call.
+            tickets: the tickets of its call.
             wait: whether it waits, or makes a single attempt.
             steps: the steps, which return whether they acquired.
-            granted: notes that they did; otherwise the tickets are the hold.
+            granted: records the success in the story; if None, the tickets of the call are the hold.
         """
         try:
             acquired = yield from steps
@@ -364,8 +364,8 @@ class Story:
         except GeneratorExit:
             raise
         except BaseException as error:
-            # The loop, or whoever runs several calls as one, abandons the call, and so has it told if an interrupt
-            # strikes.
+            # If an interrupt strikes here, the loop that runs the call abandons it (or all calls that it runs as one),
+            # which emits the story.
             self.fail(error)
             self.emit()
             raise
@@ -374,7 +374,7 @@ class Story:
         return acquired
 
     def end_by(self, call: object, rest: Steps[None]) -> Steps[None]:
-        """Run the rest of a release, whose reply tells how the hold has ended; tell that then, on this thread."""
+        """Run the rest of a release, whose reply shows how the hold has ended; then emit that, on this thread."""
         self.caller = weakref.ref(call)
         try:
             yield from rest
@@ -382,7 +382,7 @@ class Story:
             self.emit()
 
     def flush(self, *, patient: bool = False) -> None:
-        """Tell what was recorded, whatever strikes meanwhile; `patient`: but no end that is in doubt."""
+        """Emit what was recorded, whatever strikes meanwhile; if `patient`, except an end that is in doubt."""
         try:
             self.emit_recorded(patient=patient)
         except BaseException:
@@ -390,7 +390,7 @@ class Story:
             raise
 
     def emit_recorded(self, *, patient: bool) -> None:
-        """Tell what was recorded. An interrupt may keep it from telling all."""
+        """Emit what was recorded. An interrupt may leave a part of it out."""
         if self._client.forked:
             return
         call_listeners(partial(self._emit_parts, patient))
@@ -403,12 +403,12 @@ class Story:
 
 
 class Teller:
-    """Tells the stories of one client.
+    """Emits the stories of one client.
 
     Attributes:
         client: the client's state.
         client_ref: a weak reference to the client, for its events.
-        untold: the stories with parts that may be untold.
+        untold: the stories that may have parts to emit.
         wary: the locks with `on_suspect`.
     """
 
@@ -423,7 +423,7 @@ class Teller:
     def new_story(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
         """Return the story of an acquire; None without listeners for it."""
         listeners = [each for each in list(registered) if each.hears(self.client, path)]
-        # A listener's own calls have no events: these could go on forever.
+        # A listener's own calls have no events: otherwise the events could go on forever.
         return Story(self, kind, path, mode, owner, label, listeners) if listeners and not in_listener() else None
 
     def note(self, ticket: Ticket) -> None:
@@ -432,9 +432,9 @@ class Teller:
             self.untold.append(ticket.story)
 
     def emit(self, story: Story) -> None:
-        """Emit a story's events on this thread, behind what is untold of its owner there; see `Story.emit`."""
+        """Emit a story's events on this thread, after earlier ones of its owner and path; see `Story.emit`."""
         client = self.client
-        # The end of a coroutine that is thrown away may run anywhere, also on the keeper.
+        # A coroutine that is thrown away may end on any thread, even on the keeper.
         thrown_away = isinstance(sys.exc_info()[1], GeneratorExit)
         if (
             thrown_away
@@ -453,21 +453,21 @@ class Teller:
             story.flush()
 
     def untold_of(self, story: Story) -> list[Story]:
-        """Return the stories of the same owner and path that may have untold parts."""
+        """Return the stories of the same owner and path that may have parts to emit."""
         return [each for each in list(self.untold) if each.owner == story.owner and each.path == story.path]
 
     def report_due(self, *, suspect: bool, changed: bool) -> None:
-        """Have what is due reported. For the keeper, with the session's lock held.
+        """Have the due events emitted. For the keeper, with the session's lock held.
 
         Args:
             suspect: whether the client's holds are suspect.
-            changed: whether this is new.
+            changed: whether that has changed since the last call.
         """
         for each in self.wary:
             if each._session is self.client:
                 each._look_for_doubt()
             elif changed:
-                # One keeper looks at a hold of several clients, so that it is told once.
+                # Only one keeper checks a lock of several clients, so that a change is reported once.
                 each._session.wake_keeper()
         if registered:
             for ticket in list(self.client.registry.tickets.values()):
@@ -483,13 +483,13 @@ class Teller:
                 self._finish(story, patient=True)
 
     def _due(self) -> list[Story]:
-        """Return what is to be told on no call's thread, and now."""
+        """Return the stories that a thread of the library is to emit now."""
         return [story for story in list(self.untold) if not story.in_doubt]
 
     def _finish(self, story: Story, *, patient: bool = False) -> None:
-        """Tell a story that was noted."""
+        """Emit a story that was noted."""
         story.flush(patient=patient)
-        # Remove it last: until it is told, the owner must find it here. It may be noted again meanwhile.
+        # Remove it last: until it is emitted, the owner must find it here. It may be noted again meanwhile.
         if not story.in_doubt:
             with suppress(ValueError):
                 self.untold.remove(story)

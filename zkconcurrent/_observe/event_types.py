@@ -1,6 +1,7 @@
-"""The events: what listeners are told about each acquire, the hold that follows, and its end.
+"""The events that listeners get: of each acquire, the hold that follows, and its end.
 
-`add_listener` says when each is told. They are plain data: a listener may keep them, or pass them on to another thread.
+`add_listener` describes when each comes. They are plain data: a listener may keep them, or pass them on to another
+thread.
 """
 
 import re
@@ -41,10 +42,10 @@ class OfClient:
         self._client = client
 
 
-# They are not frozen: a frozen one takes five times as long to make.
+# The events are not frozen: a frozen one takes five times as long to make.
 @dataclass(slots=True)
 class LockEvent(OfClient):
-    """What all events tell.
+    """The fields of all events.
 
     Attributes:
         primitive: the class of the lock, such as "Lock" or "ReadWriteLock".
@@ -68,7 +69,7 @@ class LockEvent(OfClient):
 
     @property
     def name(self) -> str:
-        """The label, else the path with `*` for each number, hash and UUID: so locks of one kind have one name."""
+        """The label, or else the path with `*` for each number, hash and UUID: one name for similar locks."""
         return fold(self.path) if self.label is None else self.label
 
     @property
@@ -78,7 +79,7 @@ class LockEvent(OfClient):
 
     @property
     def date(self) -> datetime:
-        """When it was, by this machine's clock, in the process in which it happened."""
+        """When it happened, by this machine's clock. Valid in the process in which it happened."""
         return ago(monotonic() - self.at)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -87,7 +88,7 @@ class LockEvent(OfClient):
 
 @dataclass(slots=True)
 class Waiting(LockEvent):
-    """The acquire waits behind others. One that need not wait does not tell this."""
+    """The acquire waits behind others. An acquire that need not wait has no such event."""
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class Acquired(LockEvent):
 
     Attributes:
         waited: for how many seconds.
-        contended: others held or were ahead, so that `Waiting` was told.
+        contended: whether others held the lock or were ahead, so that `Waiting` came before.
     """
 
     waited: float
@@ -105,7 +106,7 @@ class Acquired(LockEvent):
 
 @dataclass(slots=True)
 class TimedOut(LockEvent):
-    """The acquire has ended by its timeout.
+    """The acquire has ended at its timeout.
 
     Attributes:
         waited: after how many seconds.
@@ -116,7 +117,7 @@ class TimedOut(LockEvent):
 
 @dataclass(slots=True)
 class WouldBlock(LockEvent):
-    """The acquire was to make a single attempt, and another holds or is ahead.
+    """The acquire was to make a single attempt, and another contender holds the lock or is ahead.
 
     Attributes:
         waited: how many seconds the attempt has taken.
@@ -138,7 +139,7 @@ class Cancelled(LockEvent):
 
 @dataclass(slots=True)
 class DeadlockFound(LockEvent):
-    """The acquire waits in a deadlock, and would find out first of all its members.
+    """The acquire waits in a deadlock, and its own search has found that.
 
     Attributes:
         cycle: who waits for whom, from this acquire on.

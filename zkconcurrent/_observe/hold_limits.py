@@ -1,4 +1,4 @@
-"""Limits of holds: a hold that lasts longer than its program meant is logged, told and, if so asked, ended.
+"""Limits of holds: a hold that lasts longer than intended is logged, reported to listeners and, on request, ended.
 
 No hold has a timer. An acquire notes in its tickets when they will have been held for too long, and the keeper looks
 at them when the first of these times has come. So only locks with a limit pay for it.
@@ -26,8 +26,8 @@ class Limit(NamedTuple):
 
     Attributes:
         seconds: for how long.
-        loses: the hold then ends.
-        due: when, by the clock of leases.
+        loses: whether the hold then ends.
+        due: when the hold reaches the limit, by the clock of leases.
     """
 
     seconds: float
@@ -40,7 +40,7 @@ class Limit(NamedTuple):
 
         Raises:
             TypeError: the limit is not a number.
-            ValueError: it is not above zero, or what is to follow is neither "warn" nor "lose".
+            ValueError: it is not above zero, or `on_hold_limit` is neither "warn" nor "lose".
         """
         if on_hold_limit not in ("warn", "lose"):
             raise ValueError(f"on_hold_limit must be 'warn' or 'lose', not {on_hold_limit!r}")
@@ -101,7 +101,7 @@ class HoldLimits:
                 over.setdefault(id(limit), (limit, []))[1].append(ticket)
         for limit, tickets in over.values():
             self._exceed(limit, tickets, limit.seconds + now - limit.due)
-        # R2: if an interrupt comes before this, the next turn looks again; so it does if a signal handler has acquired.
+        # R2: if an interrupt comes before this, or a signal handler has acquired meanwhile, the next turn looks again.
         if begun == self._begun:
             self.due = first
         return self.due
@@ -112,7 +112,7 @@ class HoldLimits:
             self._teller.note(first)
             first.story.exceed(held)
         if not limit.loses:
-            # The end of a hold is logged as every loss is.
+            # If the limit ends the hold, that is logged as every loss is.
             self._client.warn_later(
                 "%s has been held for %.1f s by %s, longer than its hold_limit of %g s (fencing token %d)",
                 first.node,

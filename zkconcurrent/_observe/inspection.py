@@ -1,6 +1,6 @@
 """What this process holds and waits for, as data, as text, and written at a signal.
 
-The tables that say so belong to the sessions: the nodes of each client, the holds of each path, the calls in progress.
+The sessions have the tables that show this: the nodes of each client, the holds of each path, the calls in progress.
 All are read as they are: none of their locks is taken, no request is sent, and each table is copied in one step (R4).
 So a signal handler or finalizer may call `inspect()`, wherever it has struck, and so may any thread. The price: two
 tables may be of different moments, so a hold that passes from one thread to another meanwhile may be missing, or be
@@ -45,7 +45,7 @@ _OWN = ("RLock", "ReadWriteLock")
 _ANY_THREAD = ("Lock", "Semaphore", "BoundedSemaphore")
 _PACKAGE = __name__.partition(".")[0]
 _MOST_FRAMES = 3
-# The frames by which each thread begins.
+# The code of the outermost frames of each thread.
 _BEGINS = {getattr(threading.Thread, name).__code__ for name in ("run", "_bootstrap", "_bootstrap_inner")}
 
 
@@ -57,7 +57,7 @@ class OwnerReport(NamedTuple):
         name: what it is, and its name, such as "thread 'MainThread'"; empty if it has ended.
         by: its name in the data of its nodes: the `by` of a `Contender`.
         gone: why it will never go on, such as "its thread has ended"; empty while it may.
-        at: where it is, but for the library's own calls: the innermost first, such as "wait (threading.py:320) < settle
+        at: where it is, without the library's own calls, the innermost first, such as "wait (threading.py:320) < settle
             (app.py:27)"; empty if that is not known.
     """
 
@@ -77,14 +77,15 @@ class HoldReport(NamedTuple):
     Attributes:
         path: the primitive's path, without the chroot.
         kind: its class.
-        mode: "read", "write" or "permit"; for other holds than those of locks, "claim", "party" or "member"; empty if
+        mode: "read", "write" or "permit"; for holds that are not of locks, "claim", "party" or "member"; empty if
             the class has one mode only.
         token: the fencing token.
         since: when the hold began, by this machine's clock.
-        held_for: for how many seconds it has lasted; of a lost one, until its loss was noticed.
+        held_for: for how many seconds it has lasted; if it was lost, until the loss was noticed.
         depth: how many acquires are not released.
-        owner: the thread or task that has acquired it; None for a membership, which belongs to the client, and at the
-            moment when a hold is granted, or left to the next thread of this process.
+        owner: the thread or task that has acquired it. None for a membership, which belongs to the client; for the hold
+            of a generator, if the thread that acquired it has ended; and while a hold is being granted, or handed to
+            the next thread of this process.
         cause: why the hold was lost, until its owner has settled that; None while it is held.
         label: the `label` of the lock, if it has one.
     """
@@ -122,7 +123,7 @@ class WaitReport(NamedTuple):
     Attributes:
         path: the primitive's path, without the chroot.
         kind: its class.
-        mode: as of a hold.
+        mode: as for a hold.
         since: when the wait began, by this machine's clock.
         waited: for how many seconds it has lasted.
         timeout: for how many seconds it lasts at most; None if it may last forever.
@@ -130,7 +131,7 @@ class WaitReport(NamedTuple):
         awaits: the nodes for whose change it waits; none while it asks ZooKeeper, or waits for its turn among the
             threads of this process.
         holder: the owner of the awaited node, if that is in this process.
-        label: as of a hold.
+        label: as for a hold.
     """
 
     path: str
@@ -158,11 +159,11 @@ class ClientReport(NamedTuple):
 
     Attributes:
         hosts: its servers, and the chroot.
-        state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked": of the parent process.
+        state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked" (the parent process's).
         session: its session id, a signed number; None between two sessions.
         timeout: its session timeout, in seconds; infinite before the first connection.
-        lease: for how many seconds its holds last if no server replies; None without a session. Without a hold it may
-            be over, which does not matter.
+        lease: for how many seconds its holds last if no server replies; None without a session. Without a hold, it
+            does not matter if the lease is over.
         holds: what it holds, by path.
         waits: its calls that wait, the longest first.
     """
@@ -219,7 +220,8 @@ class Inspection(NamedTuple):
 def inspect() -> Inspection:
     """Return what this process holds and waits for, of all clients, threads and tasks; print it to read it.
 
-    Takes no lock that a call holds while it waits, and sends nothing. So a signal handler may call it, and any thread.
+    Takes no lock that a call holds while it waits, and sends nothing. So any thread may call it, and any signal
+    handler.
     """
     at = ago(0.0)
     sessions: list[Any] = living_sessions()
@@ -405,8 +407,8 @@ class _Dump:
         self.before: Any = None
 
     def __call__(self, signum: int, interrupted: FrameType | None) -> None:
-        # Signals that come faster than they are answered would stack up, to a recursion that is too deep. The frames
-        # tell that one is being answered; an interrupt could leave any note of it behind.
+        # Signals that come faster than they are handled would nest too deeply. The frames show that one is being
+        # handled; an interrupt could leave any other record of that behind.
         if all(frame.f_code is not self._write.__code__ for frame in frames_from(interrupted)):
             self._write()
         if callable(self.before):
@@ -431,10 +433,10 @@ def dump_on_signal(signum: int, fd: int = 2) -> None:
 
         zkconcurrent.dump_on_signal(signal.SIGUSR2)
 
-    The text is written past `sys.stderr` and the log, by one `os.write`. As with `faulthandler`, that waits for the
-    reader of a pipe that is full. The handler that the program has set before is called afterwards; a signal that would
-    have ended the process no longer does. The main thread runs the handler, also while it waits for a lock, but not
-    while it is inside a call of a C library that never returns.
+    One `os.write` writes the text, past `sys.stderr` and the log. As with `faulthandler`, that blocks while a pipe is
+    full. The handler that the program had set before is called afterwards; a signal that would have ended the process
+    no longer does. The main thread runs the handler, even while it waits for a lock, but not while it is inside a call
+    of a C library that never returns.
 
     Args:
         signum: the signal, such as `signal.SIGUSR2`.

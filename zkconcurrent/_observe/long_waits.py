@@ -1,9 +1,9 @@
-"""Long waits for locks and permits: the log tells for which path a program waits, and who holds it.
+"""Long waits for locks and permits: the log shows which path a program waits for, and who holds it.
 
-A program that seems to hang often waits for a lock. A queue in which a thread or task of this client has waited for
-`LONG` seconds, or as long as `connect` was told, is logged, again at doubled times, once an hour at most, and once more
-when the wait has ended. Nothing is sent before; a report takes a listing and a read, on a thread of its own. The logger
-is `zkconcurrent.waits`.
+A program that seems to hang often waits for a lock. If a thread or task of this client has waited in a queue for
+`LONG` seconds, or for `log_waits_after` of `connect`, that is logged. It is logged again at doubled times, then once an
+hour, and once more when the wait has ended. Nothing is sent before the first report; a report takes a listing and
+a read, on a thread of its own. The logger is `zkconcurrent.waits`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WaitedFor(Protocol):
 LongWait: TypeAlias = "tuple[WaitedFor, int, float, float | None]"
 """The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
 
-Each acquire makes one, so it is not a class, which would take longer.
+Each acquire makes one, so it is a plain tuple: an object of a class takes longer to make.
 """
 
 
@@ -56,22 +56,22 @@ class LongWaits:
         self._client = client
         # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
         self._due: dict[Hashable, float] = {}
-        # What one thread tells, so that a log handler that blocks costs no other; the oldest are dropped.
+        # The reports, logged on one thread, so that a log handler that blocks stops no other; the oldest are dropped.
         self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
         self._helper = Helper(keeper, "waits", partial(log_all, self._reports))
-        # By the clock of deadlines: before that, no report is due.
+        # Before this time, by the clock of deadlines, no report is due.
         self._look_at = -math.inf
 
     @property
     def _long(self) -> float:
-        """From how many seconds on a wait is long; infinite if none ever is."""
+        """After how many seconds a wait is long; infinite if none ever is."""
         after: float | None = getattr(self._client.link.client, "log_waits_after", LONG)
         return math.inf if after is None else after
 
     def ended(self, call: WaitingCall, *, acquired: bool) -> None:
         """Note that the wait of a call, if any, is over.
 
-        If it was reported, the keeper's next turn has the end logged: the caller has the lock now.
+        If it was reported, the keeper's next turn has the end logged: the caller may have the lock now, and must go on.
         """
         wait, call.long_wait = call.long_wait, None
         if wait is None or wait[0].queue_key not in self._due:
@@ -84,16 +84,16 @@ class LongWaits:
             self._reports.append(partial(log.warning, text, outcome, waited, path, extra=fields))
 
     def report_due(self) -> None:
-        """Have the reports made that are due. For the keeper, with the session's lock held."""
+        """Have the due reports made. For the keeper, with the session's lock held."""
         now = self._client.now()
         if now >= self._look_at:
             self._find(now)
-        # The end of a wait is told at once.
+        # The end of a wait is logged at once.
         if self._reports:
             self._helper.start()
 
     def _find(self, now: float) -> None:
-        """Find the waits of which a report is due, and when to look again."""
+        """Find the waits for which a report is due, and when to look again."""
         first, least = now, self._long
         long: dict[Hashable, list[LongWait]] = {}
         for call in self._client.calls:
@@ -104,8 +104,8 @@ class LongWaits:
                 long.setdefault(wait[0].queue_key, []).append(wait)
             else:
                 first = min(first, wait[2])
-        # While there are long waits, those that end count, too. A crowd whose waits become long one by one is looked at
-        # as seldom.
+        # While there are long waits, look again after each `IDLE_BEAT`, as some may end. Never look more often, even if
+        # many waits become long one after the other.
         self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + least)
         self._due = {key: self._due.get(key, least) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)

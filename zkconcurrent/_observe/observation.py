@@ -1,4 +1,4 @@
-"""What looks on at one client: the engine calls it by its hooks, and locks use its parts."""
+"""All observers of one client: the engine calls them through hooks, and locks use them directly."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .long_waits import LongWaits
 
 
 class Observation(Hooks):
-    """What looks on at one client.
+    """All observers of one client.
 
     Attributes:
         long_waits: the waits that are logged.
         deadlocks: the searches for deadlocks.
-        teller: tells listeners of acquires and holds.
+        teller: reports acquires and holds to listeners.
         hold_limits: the limits of holds.
     """
 
@@ -30,7 +30,7 @@ class Observation(Hooks):
         self.end_due = self.hold_limits.end_due  # type: ignore[method-assign]
 
     def report_due(self, pause: float, *, suspect: bool, changed: bool) -> float:
-        """Have reported what is due; see `Hooks.report_due`."""
+        """Have the due reports made; see `Hooks.report_due`."""
         self.long_waits.report_due()
         pause = self.deadlocks.search_due(pause)
         self.teller.report_due(suspect=suspect, changed=changed)
@@ -41,6 +41,6 @@ def observation(session: Session) -> Observation:
     """Return the observation of a client; the first call makes it."""
     if isinstance(session.hooks, Observation):
         return session.hooks
-    # R4: of two threads, or of a thread and its signal handler, one makes it; either may set it.
+    # R4: of two threads, or of a thread and its signal handler, one makes the object that all use; either may set it.
     session.hooks = made = vars(session).setdefault("_observation", Observation(session))
     return made  # type: ignore[no-any-return]

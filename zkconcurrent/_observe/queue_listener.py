@@ -14,7 +14,7 @@ from .._runtime.worker import Worker
 from .event_listeners import Listener, check_listener, log_failure
 from .event_types import LockEvent
 
-# How long the thread waits for more, so that not every event starts one.
+# How long the thread waits for more events, so that not every event starts a thread.
 LINGER = 1.0  # seconds
 
 
@@ -27,14 +27,14 @@ class _Calls(SimpleQueue[Callable[[], object]]):
 
 @public
 class QueueListener:
-    """A listener that passes events on to another one, on a thread of its own: that one may take long, or wait.
+    """A listener that passes events on to another one, on a thread of its own: the other one may take long, or wait.
 
     Events that come while the queue is full are dropped, and counted. The thread runs while there are events, and does
     not keep the interpreter from exiting: call `flush()` first. A forked child begins with an empty queue.
 
     Args:
-        listener: called with each event. Its first `Exception` is logged, all are ignored.
-        maxsize: how many events wait at most.
+        listener: called with each event. Its first `Exception` is logged; all are ignored.
+        maxsize: how many events may wait.
 
     Attributes:
         dropped: how many events were dropped.
@@ -63,7 +63,7 @@ class QueueListener:
         self._thread = 0
 
     def _begin_in_child(self) -> None:
-        """In a forked child, leave what is the parent's: its thread does not run here."""
+        """In a forked child, begin anew: the parent's thread does not run here."""
         if self._forks != this_process.forks:
             self._start_thread()
 
@@ -77,7 +77,7 @@ class QueueListener:
                 self.dropped += 1
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until the listener was called with all events so far; return whether it was, in time.
+        """Wait until the listener has been called with all events so far; return whether that was so in time.
 
         Raises:
             RuntimeError: the listener itself calls this, and so would wait for itself.

@@ -1,24 +1,25 @@
 """The search for a deadlock, from one node that waits: pure, as a generator that asks for listings and data.
 
 A node waits for each node ahead of it that excludes it, whether that one holds (a *hard* edge) or waits (*soft*). A
-node that holds goes only when its owner continues, and an owner that waits continues only when its waiting node has its
-turn. The data of a waiting node name its owner's holds; nothing shows where the owner of a hold waits. So the search
-goes backwards: from my holds to the nodes that wait for them, to the holds of their owners, and so on. If it comes to
-my own node, there is a deadlock.
+node that holds goes away only when its owner continues, and an owner that waits continues only when it is the turn of
+its waiting node. The data of a waiting node name its owner's holds; nothing shows where the owner of a hold waits. So
+the search goes backwards: from my holds to the nodes that wait for them, to the holds of their owners, and so on. If it
+comes to my own node, there is a deadlock.
 
-* **All are found.** The youngest node of a deadlock closed it. The others wait for it, and it is the last of its queue,
-  so they wait for a hold of its owner. One search by each waiter whose owner holds something, after its create, is
-  enough.
+* **All are found.** The youngest node of a deadlock closed it. As this node is the last of its queue, no other waits
+  behind it: the others wait for a hold of its owner. So it is enough that each waiter whose owner holds something
+  searches once, after its create.
 * **One victim.** A search leaves out the holds of younger waiters, which find and end the deadlocks that lead through
   these holds. A waiter that can be ended leaves out only waiters that can be ended, too. So the victim is the youngest
-  of those that can be ended and for whose holds a member waits; if another member is the youngest, that one reports the
+  waiter that can be ended and for whose holds a member waits. If another member is younger, it has reported the
   deadlock before.
 * **None is imagined.** All queues are listed once more, behind a `sync`. A name that is in both listings of a queue was
-  there in between, as no name comes back; and the order of a queue never changes. So at one instant between the two all
-  those edges existed at once.
+  there in between, as no name comes back; and the order of a queue never changes. So at one instant between the two
+  listings, all these edges existed together.
 
-Only what is certain counts: holds that only their owner ends, which the data name, and waits without a deadline. The
-search skips a node whose data do not describe its wait, such as another program's, and a node that gives up by itself.
+Only what is certain counts: waits without a deadline, and the holds that the data name, which only their owner ends.
+The search skips a node whose data do not describe its wait, such as another program's, and a node that gives up by
+itself.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ Listing: TypeAlias = "Sequence[str] | None"
 """The children of a path; None if they may not be listed."""
 
 Answer: TypeAlias = "tuple[Sequence[Listing], Sequence[Node | None]]"
-"""What an `Ask` is answered by, in its order; None for a node that is gone."""
+"""The answer to an `Ask`, in its order; None for a node that is gone."""
 
 Cycle: TypeAlias = tuple[DeadlockEdge, ...]
 """The edges of a deadlock, from the waiter's own node to a hold of its owner; empty if there is none."""
@@ -103,9 +104,10 @@ class _View:
     """All that a search has read.
 
     Attributes:
-        queues: the queues, by path; None if one could not be followed.
-        nodes: the data of nodes; None if one is gone, or may end its wait by itself.
-        requests: how many it took to read all that.
+        queues: the queues, by path; None for a queue that could not be followed.
+        nodes: the nodes, and their data; None for a node that is gone, is another program's, or may end its wait by
+            itself.
+        requests: how many requests it took to read all that.
     """
 
     def __init__(self) -> None:
@@ -114,7 +116,7 @@ class _View:
         self.requests = 0
 
     def add(self, ask: Ask, answer: Answer) -> None:
-        """Add what was read; of a queue that is listed again, keep what is in both listings."""
+        """Add what was read; if a queue is listed again, keep the names that are in both listings."""
         listings, nodes = answer
         self.requests += len(listings) + len(nodes)
         for path, names in zip(ask.paths, listings, strict=True):
@@ -141,10 +143,10 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
 
 
 def left_out(me: Waiter, node: Node, info: NodeInfo) -> bool:
-    """Return whether a waiter, rather than `me`, finds the deadlocks of which its owner's holds are a part.
+    """Return whether a waiter, rather than `me`, finds the deadlocks that lead through its owner's holds.
 
-    Its place in its queue is not left out: its own search would not find a deadlock in which the others wait for that
-    place only.
+    The waiter's place in its queue is not left out: its own search would not find a deadlock in which the others wait
+    only for that place.
     """
     return node.czxid > me.czxid and (info.ends or not me.ends)
 
@@ -174,7 +176,7 @@ class _Walk:
             self._follow(self._todo.popleft())
 
     def unread(self) -> Ask:
-        """Return what is still to be read; of a chain, my own node and those of waiters without holds."""
+        """Return what is still to be read; for a chain, my own node and the nodes of waiters without holds."""
         if self.chain:
             return Ask(nodes=[waiter for waiter, _, _ in self.chain if waiter not in self._view.nodes])
         paths = [*self._paths][:MOST_AT_ONCE]
@@ -196,7 +198,7 @@ class _Walk:
         queue = self._view.queues[place.path]
         assert queue is not None
         if place not in self._held and not queue.rule.alone:
-            # Where all exclude each other, those behind a waiter also wait for what that one waits for.
+            # If all exclude each other, the nodes behind a waiter also wait for the node that the waiter waits for.
             return
         for name in behind(place.name, queue.line, queue.rule):
             each = Place(place.path, name)
@@ -220,7 +222,7 @@ class _Walk:
                 self._hold(found[1].holds, waiter)
 
     def _chain_from(self, last: Place) -> list[tuple[Place, Place, bool]]:
-        """Return the edges from my node to one of my owner's holds, of which the first goes to `last`."""
+        """Return the edges from my node to one of my owner's holds; the first edge leads to `last`."""
         chain = [(self._me.place, last, last in self._held)]
         while (waiter := self._held.get(last, last)) is not None:
             last = self._awaits[waiter]

@@ -34,12 +34,12 @@ FOLDERS = {
     "SharedValue": ("receipts", "lock"),
     "DoubleBarrier": ("ready",),
 }
-"""The children of fixed names, by the kind of primitive; all are persistent."""
+"""The children with fixed names, by the kind of primitive; all are persistent."""
 # What an error calls these kinds.
 _FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
-# A node that is known by its role: one of ours, or of Curator's; or one that an old Curator, or an operator, has named.
-# Each has a number at its end: a path such as `/app/lock-a` is not a contender at `/app`.
+# A node that its role identifies: ours or Curator's, or one that an old Curator or an operator has named. Each name
+# ends in a number: a path such as `/app/lock-a` is not a contender at `/app`.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
     r"|(?P<item>queue-|qn-)[0-9]+\Z"

@@ -15,7 +15,7 @@ from .ticket import REVOKED
 
 _LONGEST = 1e12  # seconds
 _LONGEST_NAME = 300  # characters
-# The id that the library gives a candidate whose program names none: it is all that its node has.
+# The id that the library gives a candidate if its program gives none; the node has no other data.
 _CANDIDATE = re.compile(rb"(\d{1,10})@(.+)#[0-9a-f]{8}")
 
 
@@ -30,7 +30,7 @@ class NodeInfo(NamedTuple):
         by: the thread or task.
         timeout: for how many seconds it waits at most.
         holds: what it held when it queued: full paths, each with the unique part of a node's name.
-        label: what its program calls the lock, or the use that it makes of it.
+        label: the program's name for the lock, or for its use of the lock.
         ends: a deadlock ends its wait.
     """
 
@@ -90,6 +90,6 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _duration(value: object) -> float | None:
-    """Return a number of seconds; JSON may have an infinite one, or one of a thousand digits."""
+    """Return a number of seconds; None for another value, as JSON may have infinity, or a thousand digits."""
     seconds: float | None = _typed(value, float, int)
     return seconds if seconds is not None and 0 <= seconds < _LONGEST else None

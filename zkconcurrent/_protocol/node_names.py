@@ -8,7 +8,7 @@ shows which nodes must be read.
 from __future__ import annotations
 
 PREFIX_LENGTH = len("_c_") + 36 + len("-")
-"""How long the names of Curator's nodes are before their role: a UUID between marks."""
+"""The length of a name before its role, as in Curator: `_c_`, a UUID, and `-`."""
 
 # Where a UUID has the marks, and where a node's name has them.
 _MARKED_DIGIT = 24

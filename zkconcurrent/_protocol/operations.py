@@ -21,7 +21,7 @@ class Failure(Exception):
     """An operation that did not succeed.
 
     Attributes:
-        part: of a failed `Multi`, which of its operations did not succeed, counted from 0.
+        part: which operation of a failed `Multi` did not succeed, counted from 0.
     """
 
     part = 0
@@ -74,13 +74,13 @@ class DeadlinePassed(BaseException):
 
 
 class OutOfReach(BaseException):
-    """Raised in a recipe that must end as the service is out of reach; like `DeadlinePassed`, not an `Exception`."""
+    """Raised in a recipe that must end: the service is out of reach. Like `DeadlinePassed`, not an `Exception`."""
 
 
 class Node(NamedTuple):
     """A znode as a `Get` reads it; times are the servers'.
 
-    `created` counts the children ever created in it, and `children` those that are there.
+    `created` counts all children that were ever created, and `children` those that exist.
     """
 
     data: bytes
@@ -95,7 +95,7 @@ class Node(NamedTuple):
 
 
 def next_version(version: int) -> int:
-    """Return the version of a node that is written once more: a signed number of 32 bits, which wraps around."""
+    """Return the version that a node has after one more write: a signed number of 32 bits, which wraps around."""
     return (version + 1 + 2**31) % 2**32 - 2**31
 
 
@@ -165,7 +165,7 @@ class CreatePersistent(NamedTuple):
 class SetNode(NamedTuple):
     """Write a node's data if it still has that version; return whether it did. Sent once.
 
-    In a `Multi`, another version fails the whole.
+    In a `Multi`, a different version makes the whole `Multi` fail.
     """
 
     path: str
@@ -196,9 +196,9 @@ class Multi(NamedTuple):
     """Apply all operations or none, in the ticket's session; return their results. Sent once.
 
     If the operations include a `CreateEphemeral`, the ticket is the ticket of one of these. A failure has the number of
-    the operation that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With
-    `awaits_reply_past_deadline`, the driver waits for the reply, and for the reads that follow, even past the deadline:
-    for a third of the session timeout at most.
+    the operation that failed. A delete in a `Multi` does not hand the lock over to a thread of this process: see
+    `Rule`. With `awaits_reply_past_deadline`, the driver waits for the reply, and for the reads that follow, even past
+    the deadline: for a third of the session timeout at most.
     """
 
     ticket: Ticket
@@ -264,14 +264,14 @@ class CheckChroot(NamedTuple):
     """Refuse a client whose chroot does not exist; costs a request once for each client.
 
     It is for a recipe that creates nothing, and has read, after a `Sync`, that its path is missing. Without the check
-    the recipe would never find anything. A recipe that creates a node needs none, as ZooKeeper refuses the create.
+    the recipe would never find anything. A recipe that creates a node needs no check, as ZooKeeper refuses the create.
     """
 
     path: str
 
 
 class GetWithZxid(NamedTuple):
-    """Return the `Node`, or None if it does not exist, and the zxid as of which this is so."""
+    """Return the `Node`, or None if it does not exist, and the zxid as of which this is true."""
 
     path: str
 
@@ -308,7 +308,7 @@ class Watch(NamedTuple):
 
 
 class WatchRecursive(NamedTuple):
-    """Have each node that changes below the ticket's path added to `changes`, as long as the connection lasts.
+    """As long as the connection lasts, add each node below the ticket's path that changes to `changes`.
 
     The result identifies the connection: see `WaitRecursive`. Sent once.
     """

@@ -24,7 +24,7 @@ LATE_SEQUENCE = 2_000_000_000
 # The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
 
-# A party of Curator's double barrier. One name in a hundred ends like a sequential node's.
+# A party of Curator's double barrier. By chance, one name in a hundred ends like a sequential node's.
 _PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -53,7 +53,7 @@ class Rule(NamedTuple):
         """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
 
         Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; for two roles, one after the other, its
-        `InterProcessReadWriteLock`. Keys are compared as strings, as there.
+        `InterProcessReadWriteLock`. Keys are compared as strings, as in Curator.
         """
         for role in self.roles:
             name = name.rpartition(role)[2]
@@ -172,7 +172,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[PREFIX_LENGTH:-10] in roles and name[-10:].isdecimal():
-            # Nearly all names end here. This needs no pattern, as each wake-up checks every name of a crowd.
+            # Nearly all names end here, without a regular expression, as each wake-up checks every name of a crowd.
             continue
         if (role := role_of(name)) is not None and role not in roles:
             layouts = {role, rule.role} == {MUTEX.role, LATCH.role}

@@ -1,18 +1,18 @@
-"""The lease: the time until which a session surely lives, by the requests that succeeded and the local clock.
+"""The lease: the time until which a session surely lives, computed from successful requests and the local clock.
 
 A client holds while its session lives, and a client that is cut off does not learn of the session's end. So it must
-know a moment `r` at which the leader had surely heard from the session: that leader, or any later one, keeps the
-session until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
+know a moment `r` such that the leader has surely heard from the session at `r` or later: that leader, or any later one,
+keeps the session until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
 
-* W, a write that succeeded. A majority has logged it, so its leader was the leader, the session lived, and any later
-  leader began after W was sent, and started all session clocks anew. A reply to a read, ping or `sync` proves none of
-  that: a leader that has lost its followers still replies to them.
+* W, a write that succeeded. A majority has logged it. So the server that handled it was really the leader, the session
+  lived, and any later leader began after W was sent, and started all session clocks anew. A reply to a read, ping or
+  `sync` proves none of that: a leader that has lost its followers still replies to them.
 * What W's leader knew. A leader learns of a session's requests to a follower only through the follower's replies to its
-  pings, every half tick. Let X be a request that goes by the leader and was answered before W was sent, and q one that
-  was answered a gap, longer than half a tick, before X was sent. Then the leader has pinged the follower between the
-  reply to q and the reply to X; the ping came before X's reply, the follower's reply to it came before W, and it
-  reported q. All three channels keep their order, so no bound on any delay is needed: when the leader handled W, it
-  knew that the session had lived when q was sent, or later.
+  pings, every half tick. Let X be a request that goes through the leader and was answered before W was sent. Let q be a
+  request that was answered a gap, longer than half a tick, before X was sent. Then the leader has pinged the follower
+  between the reply to q and the reply to X. The follower got the ping before X's reply, and the leader got the reply to
+  the ping, which reported q, before W. All three channels keep their order, so no bound on any delay is needed: when
+  the leader handled W, it knew that the session had lived when q was sent, or later.
 
 The request that opened the connection is such a q by itself: the leader answers it.
 
@@ -23,10 +23,10 @@ Only kazoo's connection thread writes here; any thread may read `end`. Nothing i
 
 How the module computes:
 
-* *Sent* is stamped before the call that sends, *answered* after the reply was read. Every error of these times makes
+* *Sent* is stamped before the call that sends, *answered* after the reply was read. Every error in these times makes
   the lease shorter.
-* The log keeps one entry for each T/100, the older of two. That can only shorten the lease, and a busy client does not
-  pay for a long log.
+* The log keeps one entry for each T/100: of two close ones, the older. That can only shorten the lease, and it spares a
+  busy client a long log.
 * T is the shortest timeout of the session's life. A new leader restarts every session's clock with the timeout that the
   session was *created* with, and a server with other limits may grant less on a reconnect.
 * A read proves nothing, not even as q: not every server that speaks the protocol counts reads as signs of life.
@@ -35,15 +35,15 @@ How the module computes:
 
 Times of sending
 ----------------
-A proof costs a transaction, and the two requests before it cost none. So a holder sends a `sync` each `beat`, which
-serves as q, and a proof at most each `spacing`: X once a q is a gap old, and W at X's reply. After a proof the lease
-reaches (1 - margin) T from its q on; the next proof comes `spacing` later, so an outage in between is survived if it is
-no longer than `(1 - margin) T - gap - spacing`, less three round trips. A connection that was just opened is a q of its
-own.
+A proof costs a transaction, and the two requests before it cost none. So every `beat` a holder sends a `sync`, which
+serves as q. At most every `spacing` it sends a proof: X once a q is a gap old, and W when X is answered. After a proof
+the lease lasts (1 - margin) T from its q on, and the next proof comes `spacing` later. So a hold survives an outage in
+between that is no longer than `(1 - margin) T - gap - spacing`, less three round trips. The opening of a connection is
+itself a q.
 
 At the start there is neither W nor q. A q must be answered at least the gap before X is sent. If the first acquire of
-every program waited for that, the library would be no drop-in replacement. So the library takes the latest moment that
-was certainly before the connect request. That is the exact time of the request, if `connect` opened the client; on
+every program waited for that, the library would not be a drop-in replacement. So the library takes the latest moment
+that was certainly before the connect request. That is the exact time of the request, if `connect` opened the client; on
 Linux, the start of kazoo's connection thread, from `/proc`; or the import of this library, if that thread did not exist
 then. With that moment as r, a grant is believed if the lease reaches to the next proof, for which the heartbeat then
 hurries. If the connection is too old, the first acquire waits for the proof, once for each client.
@@ -56,16 +56,16 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# By how much the local clock may run slower than the server's, as a part of the timeout.
+# By how much the local clock may run slower than the server's, as a fraction of the timeout.
 MARGIN = 0.02
-# The gap where the tick is unknown, as a part of the timeout: servers grant no timeout below two ticks.
+# The gap if the tick is unknown, as a fraction of the timeout: servers grant no timeout below two ticks.
 GAP = 0.3
-# The gap where the tick is known, as a part of it.
+# The gap if the tick is known, as a fraction of the tick.
 TICK_GAP = 0.6
-# In seconds, however long the session lives: a dead link shows soon, and so does a node that is gone.
+# In seconds, however long the timeout is: a dead link is noticed soon, and so is a node that is gone.
 LONGEST_BEAT = 5.0
 LONGEST_SPACING = 15.0
-# The outage that a hold survives unless the user says otherwise, as a part of the timeout.
+# The outage that a hold survives unless the user sets another, as a fraction of the timeout.
 SURVIVED = 0.4
 # A holder sends at least this many requests for each timeout.
 BEATS = 9
@@ -82,7 +82,7 @@ class Exchange(NamedTuple):
 
 
 def gap_of(timeout: float, tick: float | None) -> float:
-    """Return how long before X is sent q must have been answered: more than half a tick."""
+    """Return the gap, the shortest time from the answer to q until X is sent: more than half a tick."""
     return GAP * timeout if tick is None else TICK_GAP * tick
 
 
@@ -92,7 +92,7 @@ def spacing_of(timeout: float, tick: float | None, margin: float, survive: float
     Args:
         timeout: the session timeout.
         tick: the servers' tick, if known.
-        margin: by how much the lease is shorter than the timeout, as a part of it.
+        margin: by how much the lease is shorter than the timeout, as a fraction of the timeout.
         survive: the outage that a hold must survive, in seconds; None for `SURVIVED` of the timeout.
     """
     survive = SURVIVED * timeout if survive is None else survive
@@ -102,19 +102,19 @@ def spacing_of(timeout: float, tick: float | None, margin: float, survive: float
 
 def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
     """Return the longest outage that holds can be made to survive, in seconds; arguments as `spacing_of`."""
-    # A hundredth more for the time of three round trips.
+    # One hundredth for the slack of `Lease.due`, and another one for three round trips.
     slack = 2 * timeout / THIN
     return (1 - margin) * timeout - gap_of(timeout, tick) - slack - timeout / BEATS
 
 
 def proved(write_sent: float, log: Iterable[Exchange], connected: float, gap: float) -> float:
-    """Return when the leader that handled a write had surely heard from the session.
+    """Return `r`: at this time or later, the leader that handled a write had surely heard from the session.
 
     Args:
         write_sent: when W, which succeeded, was passed on to be sent.
         log: the exchanges of the same connection, the newest first.
         connected: when the request that opened the connection was sent, or earlier.
-        gap: how long before X was sent q must have been answered; more than half a tick.
+        gap: the shortest time from the answer to q until X is sent; more than half a tick.
     """
     x: Exchange | None = None
     for each in log:
@@ -137,11 +137,11 @@ class Lease:
     Attributes:
         session: the session's id.
         timeout: the shortest timeout negotiated in the session's life, in seconds.
-        heard: when the leader had surely heard from the session: r.
+        heard: `r`: at this time or later, the leader had surely heard from the session.
         end: the time until which the session surely lives.
         proved_until: the same, also after the session's end.
         over: the session has ended.
-        gap: see `proved`, in seconds.
+        gap: in seconds; see `proved`.
         beat: how long a holder waits between two requests, in seconds.
         spacing: how long a holder waits between two proofs, in seconds.
     """
@@ -165,7 +165,7 @@ class Lease:
         self._survive = survive
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
-        # When the last write that was judged was sent.
+        # When the last judged write was sent.
         self._judged = NEVER
 
     def opened(self, connected: float, timeout: float) -> None:
@@ -193,7 +193,7 @@ class Lease:
 
     def answered(self, sent: float, answered: float, *, write: bool) -> None:
         """Note a write or `sync` that succeeded on the present connection; judge it if it is a write."""
-        # A proof grows by no more than the time that passed: a busy client judges only some of its writes.
+        # A proof gains no more than the time that has passed, so a busy client judges only some of its writes.
         if write and (sent >= self._judged + self.timeout / THIN or self.end <= answered):
             self._judged = sent
             heard = proved(sent, reversed(self._log), self._connected, self.gap)
@@ -218,8 +218,8 @@ class Lease:
 
         Args:
             now: the time.
-            doubted: how far the lease was proved when this was last False. Any later proof suffices: on a slow link
-                none is better.
+            doubted: `heard` when this last returned False. Any later proof suffices: on a slow link, no proof is
+                better.
         """
         if not self.renewed:
             return now < self.end and self.end > self.renewable + self.beat
@@ -227,13 +227,13 @@ class Lease:
 
     @property
     def renewed(self) -> bool:
-        """Whether more than the opening of the present connection proves it."""
+        """Whether the proof rests on more than the opening of the present connection."""
         return self.heard > self._connected
 
     @property
     def due(self) -> float:
-        """When a holder is to begin its next proof: as soon as a request a spacing after the last q is old enough."""
-        # The log may have a slightly older exchange in the place of one that was sent in time.
+        """When a holder is to begin its next proof: once a request from a spacing after the last q is old enough."""
+        # Instead of an exchange that was sent in time, the log may have one that is slightly older.
         slack = self.timeout / THIN
         # kazoo's thread may add to the log: this copies it in one step.
         for each in [*self._log]:
@@ -243,7 +243,7 @@ class Lease:
 
     @property
     def renewable(self) -> float:
-        """The time from which on a request has an earlier one that is old enough to be its q; infinity without one."""
+        """The time from which a new request has an earlier one old enough to be its q; infinity if there is none."""
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 

@@ -24,7 +24,7 @@ from .session_lease import Lease
 from .way_to_grant import Way
 
 HOLDS = b'"holds": '
-"""How the data of a node name the holds of its owner. In a text of JSON, such as a path, the quotes are escaped."""
+"""The key of the owner's holds in a node's data. No text in the JSON contains it, as quotes in a text are escaped."""
 REVOKED = b"__REVOKE__"
 """The data that ask a holder to let go, in place of its own; Curator's `Revoker` writes them."""
 
@@ -45,7 +45,7 @@ class LossRecord(NamedTuple):
         cause: why the hold was lost.
         detail: what ended its lease, if that is the cause.
         held_for: for how many seconds it had been held when its loss was noticed.
-        unproved_for: how many seconds before that the last request that proved its lease was sent.
+        unproved_for: how many seconds before then the last request that proved its lease was sent.
         over: when its lease ended, by this machine's clock; None if it had not ended.
     """
 
@@ -73,7 +73,7 @@ class Ticket:
         state: the stage of its life; only `become` changes it.
         lease: the lease of the session in which the node lives.
         live: that lease while the ticket is held, else a lease that is over; a thread checks its hold by this alone.
-        session: that session.
+        session: the id of that session.
         name: the node's name, once known.
         token: the node's creation zxid, once known; the fencing token.
         sent: a request that creates its node was sent, and may have been applied.
@@ -87,7 +87,7 @@ class Ticket:
         spent: the watch that it awaits has fired, or is about to.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
-        doubted: how far its lease was proved when that wait began; infinite before.
+        doubted: its lease's `heard` when that wait began; infinite before.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         asked_at: the version of the node's data with the last request to let go.
         deletes: how often its delete was sent.

@@ -4,21 +4,21 @@ A waiter lists its queue again when the node that it watched is gone. It need no
 one contender in its way, P. As long as the waiter's own node exists, so does the queue, and the numbers that the server
 gives only grow. So a node can get in front of the waiter only if its client chooses the number: in the downgrade of a
 writer ahead, or if a `DetachedLock` puts a persistent node in the place of its own. The names show both cases
-(`Way.of`). In all others, once P is gone, the waiter is first, if its own node still exists at that moment.
+(`Way.of`). In all other cases, once P is gone, the waiter is first, if its own node still exists at that moment.
 
-The rest shows whether the own node exists then. A server applies changes in one order, and a connection brings its
-replies and its events in that order. So, on the connection of the listing, the waiter reads its own node, with a watch,
-and behind it P, with a watch. If the event of P's deletion comes, and no event of the own node came before it, the own
-node existed when P was deleted, and no contender was in front. If the own node is deleted later, it is a holder's node
-that is deleted, which may happen at any time. If P is gone already when it is read, the same is true, as the own node
-was read before.
+It remains to find out whether the own node exists then. A server applies changes in one order, and a connection brings
+its replies and its events in that order. So, on the connection of the listing, the waiter reads its own node, with a
+watch, and behind it P, with a watch. If the event of P's deletion comes, and no event of the own node came before it,
+the own node existed when P was deleted, and no contender was in front. If the own node is deleted later, it is a
+holder's node that is deleted, which may happen at any time. If P is gone already when it is read, the same is true, as
+the own node was read before.
 
 In any other case the waiter lists again: after a change of P, any event of the own node, on another connection, or
 after a lost or refused reply.
 
 The way must get the replies and events in the order in which they were read. So kazoo's connection thread passes them
 on at once: posted work may wait, and other events may overtake it. No lock is needed, as only that thread writes here.
-The exception is a reply that never comes, and that only closes the way.
+The exception is the note that a reply never came, which only closes the way.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Way:
             names: the listing that shows it.
             rule: how the queue decides.
             session: the session of the node.
-            connection: on which the listing was answered.
+            connection: the connection on which the listing was answered.
         """
         key, alone = rule.key, rule.alone in me
         mine = key(me)

@@ -4,39 +4,39 @@ All parties agree by one node, the state. A party changes it by a write that fai
 read. Each party creates a node in the current generation, in one `multi` that fails if the state is not the one it has
 read, so no party can join a generation that is over or broken. The node's number is the arrival index. The party with
 the last number trips the barrier, in one `multi` that checks the node of every party and writes the next generation
-into the state: a party that died just before fails it for all; one that dies just after has passed. A second write,
-sent with it, creates the next generation's node; it decides nothing, and saves the next party two round trips. A later
-read, after a lost reply or in another session, finds the outcome in the state: a generation that is over has tripped
-unless it is in the list of failed ones.
+into the state: a party that died just before makes it fail for all; a party that dies just after has passed. A second
+write, sent with it, creates the next generation's node; it decides nothing, and saves the next party two round trips. A
+later read, after a lost reply or in another session, finds the outcome in the state: a generation that is over has
+tripped unless it is in the list of failed ones.
 
 Numbers without a gap make departures visible. The first party watches the children of its generation, and reads how
 many were ever created there, so it also notices a party that came and went between two reads. Every other party watches
 the first party's node and the state. So an arrival wakes one party, and every departure breaks the barrier, except a
-cancelled task's. A generation's node is therefore no container: if the server removed an empty one, its numbers would
-begin anew.
+cancelled task's. A generation's node is therefore not a container: if the server removed an empty one, its numbers
+would begin anew.
 
 A cancelled task leaves, and the barrier keeps filling. One `multi` deletes the party's node and writes into the
-generation's node that it has withdrawn; it fails if the state has changed. So a leave and a trip exclude each other:
-after the trip the leave fails, and the party was counted; after the leave the trip fails, as a node that it checks is
-gone. A party that misses another reads the generation's node once more before it breaks the barrier. It reads the names
-first and that node after them, as both change at once: in the other order, a leave between the two reads would look
-like a death.
+generation's node that the party has withdrawn; the `multi` fails if the state has changed. So a leave and a trip
+exclude each other: after the trip the leave fails, and the party was counted; after the leave the trip fails, as a node
+that it checks is gone. A party that finds another gone reads the generation's node again before it breaks the barrier.
+It reads the names first and that node after them, as both change at once: in the other order, a leave between the two
+reads would look like a death.
 
 The place of a party that leaves, its *seat*, goes to the next number that has none. So every party keeps its arrival
 index until it leaves, and needs no newer list to know it. A party without a seat arrived when all seats were taken; it
 watches the generation's node, in case it gets one. A leave does not begin another generation, as the others would have
-to arrive in it anew. So if a party that is out of reach at that moment dies, the others still miss it. While the action
+to arrive in it anew. So if a party that is out of reach at that moment dies, the others still notice. While the action
 runs, a party that leaves stays counted: the trip no longer checks its node.
 
-Seats are passed on, although the trip could write the numbers of the parties that pass, from which each would learn its
-index: a party whose session ends after the trip could miss such a list, as the next generation removes the node of its
-own, and later trips fill the state. A party that has a seat only needs to learn that its generation has tripped, which
-the state still shows then. The simulation has both lists as seeded bugs, and finds them.
+Seats are passed on, although the trip could instead write a list of the parties that pass, from which each would learn
+its index. But a party whose session ends after the trip could miss such a list: the next generation removes the node of
+the party's generation, and later trips fill the state. A party that has a seat only needs to learn that its generation
+has tripped, which the state still shows then. In the simulation, such a list has failed in either node.
 
 The leave runs in the background, so that the cancel need not wait. It has no deadline while a server is in reach: a
-deadline would break the barrier where many tasks leave at once, or over slow links. Once no server has been in reach
-for a session timeout, it ends: the session is over and the party's node is gone, which breaks the barrier as any death
-does.
+deadline would break the barrier when many tasks leave at once, or over slow links. Once no server has been in reach for
+a session timeout, the leave ends: the session is over and the party's node is gone, which breaks the barrier as any
+death does.
 
 The action runs outside any recipe, between two such writes. The first marks the state as acting. From then on the other
 parties do not break the barrier at their deadlines, unless the acting party is gone.
@@ -62,7 +62,7 @@ def wait(view: BarrierView, data: bytes, *, acts: bool, acting: Collection[str |
         view: the barrier.
         data: the content of the party's node.
         acts: the party has an action to run if it arrives last.
-        acting: the nodes of parties, of any barriers, whose actions the caller is.
+        acting: the nodes of the parties, of any barriers, whose actions make this call.
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
@@ -70,7 +70,7 @@ def wait(view: BarrierView, data: bytes, *, acts: bool, acting: Collection[str |
         and must `give_up` or `withdraw`.
 
     Raises:
-        ClientError: the barrier waits for an action that the caller is.
+        ClientError: the barrier waits for the action that makes this call.
     """
     party: Party | None = None
     while True:
@@ -205,7 +205,7 @@ def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[
     except op.ConnectionLost:
         names = yield from find(ticket)
     if any(name in acting for name in names):
-        # The names tell it whichever client the action uses, and however that spells the servers.
+        # The names show this whichever client the action uses, and however it spells the servers.
         why = "the barrier's action would wait for its own end: the barrier trips only when that has returned"
         raise ClientError(party.view.path, why)
     party.note_line(names)
@@ -230,9 +230,9 @@ def _tidy_up(party: Party) -> Recipe[None]:
 def _wait(party: Party) -> Recipe[Outcome]:
     """Wait with the other parties; the last trips the barrier.
 
-    The first party watches all nodes, each other party the first one's. So a departure never goes unnoticed, and an
-    arrival wakes only the first party. A party without a seat watches all nodes too, as it gets one if another party
-    withdraws.
+    The first party watches all nodes, and every other party watches the first party's node. So a departure never goes
+    unnoticed, and an arrival wakes only the first party. A party without a seat watches all nodes too, as it gets one
+    if another party withdraws.
     """
     view, ticket = party.view, party.ticket
     watching = False
@@ -373,7 +373,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
 def _await_last(party: Party) -> Recipe[Outcome]:
     """Wait for one change while the last party is there, and return the party itself; otherwise, as `give_up`."""
     path = party.ticket.path
-    # The seats come after the names, as in `_read_parties`: the last party by them is there, or has died.
+    # The seats are read after the names, as in `_read_parties`: so the last party, by them, is there, or has died.
     node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
     if party.see(node):
         party.see_seats(there)
@@ -399,12 +399,12 @@ def read_or_make(view: BarrierView) -> Recipe[BarrierContent]:
 
 
 def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
-    """Return the state, read behind a `sync`, and how many parties wait if it `counts` them."""
+    """Return the state, read behind a `sync`, and how many parties wait; without `counts`, that number is 0."""
     _, node = yield op.Sync(view.path), op.Get(view.path)
     if node is None:
         yield op.CheckChroot(view.path)
     state: BarrierContent = BarrierContent(view.parties) if node is None else view.read(node)
-    # At once: what is recorded while the line is read is newer.
+    # Recorded before the line is read, as anything that is recorded meanwhile is newer.
     view.note(state)
     line: Collection[int] = ()
     if counts and node is not None and not state.broken:
@@ -415,7 +415,7 @@ def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierC
 
 
 def abort(view: BarrierView, late: bool = False) -> Recipe[None]:
-    """Break the barrier; with `late`, which means that a deadline is the only reason, not while an action runs."""
+    """Break the barrier. If a deadline is the only reason (`late`), a barrier whose action runs is left alone."""
     begun = state = yield from read_or_make(view)
     # Once the generation is broken, nothing is left to do, whether our own write did that or another client's. The
     # barrier may have been reset since.
@@ -437,7 +437,7 @@ def reset(view: BarrierView) -> Recipe[None]:
 
 
 def _write(view: BarrierView, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
-    """Write the state unless another party has; False if that is so, or unknown: the caller reads the state again."""
+    """Write the state unless another party has; False if one has, or may have: the caller then reads it again."""
     with suppress(op.ConnectionLost):
         if (yield op.SetNode(view.path, changed.data, state.version)):
             view.note(changed)

@@ -1,7 +1,7 @@
 """The nodes of a `Barrier`, and the state that a client and each of its parties keep about these nodes.
 
-The state's node has a `BarrierContent`, a generation's node its `ArrivalIndexes`; `_recipes/barrier.py` says how they
-change. A `BarrierView` is the barrier as a client last saw it; a `Party` is what one call of `wait` knows.
+The state's node has a `BarrierContent`, a generation's node its `ArrivalIndexes`; `_recipes/barrier.py` describes how
+they change. A `BarrierView` is the barrier as a client last saw it; a `Party` is what one call of `wait` knows.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ArrivalIndexes(NamedTuple):
 
     The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
     had no seat; that party may arrive later. So a party keeps its seat until it withdraws: content that is out of date
-    may lack a party's seat, but never shows another one. A party without a seat waits for the next generation.
+    may lack a party's seat, but never shows a different seat. A party without a seat waits for the next generation.
 
     Attributes:
         parties: the number of seats.
@@ -177,7 +177,7 @@ class BarrierView:
     """A barrier as one process last saw it.
 
     Attributes:
-        state: the last state read; that of a new barrier before the first read.
+        state: the state as last read; before the first read, the state of a new barrier.
         waiting: how many parties waited in that state's generation.
     """
 
@@ -288,13 +288,13 @@ class Party:
         return self.acts and self.is_last and self.goes_on and self.state.acting
 
     def others_decide(self) -> bool:
-        """Return whether its generation is complete, and another party, the last one, acts or is about to trip."""
+        """Return whether its generation is complete, and the last party, another one, acts or is about to trip."""
         came_too_late = self.ticket.name is not None and self.seat is None
         return came_too_late or (self.state.acting and not self.is_last)
 
     @property
     def counts(self) -> bool:
-        """Whether it may belong to its generation. A party that arrives after the last waits for the next."""
+        """Whether it may belong to its generation. A party that arrives after the last waits for the next one."""
         return self.ticket.sent and (self.ticket.name is None or self.seat is not None)
 
     def see(self, node: op.Node | None) -> bool:
@@ -327,7 +327,7 @@ class Party:
         return self.trusts_first or all(there)
 
     def trust_first(self) -> str:
-        """Rely on the first party to watch all nodes; return its name. Otherwise n parties would keep n lists of n."""
+        """Rely on the first party to watch all nodes; return its name. Otherwise n parties would keep n full lists."""
         first = min(self.line)
         self.line, self.trusts_first = {first: self.line[first]}, True
         return self.line[first]
@@ -338,11 +338,11 @@ class Party:
 
 
 Outcome: TypeAlias = int | Party | None
-"""How a party's wait ends: see what `wait` returns."""
+"""How a party's wait ends: see the result of `wait`."""
 
 
 def most_parties(path: str) -> int:
-    """Return how many parties a barrier can have, as one request trips it, with a check of each party's node.
+    """Return how many parties a barrier can have: one request trips it, and checks each party's node.
 
     Args:
         path: the barrier's full path on the server, chroot included.

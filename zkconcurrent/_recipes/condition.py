@@ -1,23 +1,24 @@
 """The condition: release a lock and wait to be notified; notify the longest-waiting waiter.
 
 A wait releases the lock and queues a waiter in one `multi`. The next holder of the lock finds the waiter in the queue,
-so no notification can fall between the two. The waiter does not go on before the reply. If that is lost, the lock's
-node decides, as its delete guards the whole: if it exists, nothing was done, and the same `multi` is sent again. If it
-is gone in the same session, all was done, and a waiter without a node has already been notified. Before the `multi` is
-sent, the hold is suspended (`SuspendHold`), as the heartbeat would take its missing node for a loss.
+so no notification can fall between the two. The waiter does not go on before the reply. If the reply is lost, the
+lock's node decides, as its delete guards the whole `multi`: if it exists, nothing was done, and the same `multi` is
+sent again. If it is gone in the same session, all was done, and a waiter without a node has already been notified.
+Before the `multi` is sent, the hold is suspended (`SuspendHold`): otherwise the heartbeat would take its missing node
+for a loss.
 
 A notifier deletes the waiter's node. It lists the queue without a `sync`: its hold was granted on a listing newer than
 any waiter's `multi`, and its client never goes back to an older state. A waiter deletes its own node at its deadline,
-and the server's replies say which of the two came first: a notifier that finds a node gone takes the next in line, and
-a waiter that finds its node gone reports that it was notified. After a lost reply with the node gone, both assume the
+and the server's replies show which of the two came first: a notifier that finds a node gone takes the next in line, and
+a waiter that finds its node gone reports that it was notified. If a reply is lost and the node is gone, both assume the
 case that wakes one waiter more, never one fewer.
 
 Before its thread goes on, even after an interrupt, a waiter makes sure that its node is gone. If the keeper deleted the
 node later, a notification could be spent on a waiter that no longer waits. Then `wait()` acquires the lock again, at
 all levels and after each further interrupt, before it raises what interrupted it, as with `threading`. Deleting the
 node and acquiring the lock may take as long as the service is out of reach, except after an interrupt: if no server is
-in reach for a third of the session timeout, the hold is a loss. Besides a loss, only errors of the library itself leave
-the lock released: with a stopped client, or a path that can't be used, the acquire would fail each time.
+in reach for a third of the session timeout, the hold counts as lost. Besides a loss, only errors of the library itself
+leave the lock released: with a stopped client, or a path that can't be used, the acquire would fail each time.
 
 A thread that ends a hold, for good or for a wait, claims it under the session's lock. If two threads release one `Lock`
 at the same instant, one gets the error that it is not locked.
@@ -163,9 +164,9 @@ def notify(path: str, n: int | None) -> Recipe[None]:
 
 
 def pass_on(path: str) -> Recipe[None]:
-    """Wake the longest waiter under `path` in the place of one that was notified and did not return.
+    """Wake the longest-waiting waiter under `path`, in place of one that was notified and did not return.
 
-    The caller need not hold the lock any more, so the listing is behind a `sync`.
+    The caller may no longer hold the lock, so the listing is behind a `sync`.
     """
     yield op.Sync(path)
     yield from notify(path, 1)

@@ -19,7 +19,7 @@ Users = list[tuple[str, op.Node]]  # nodes by their paths
 
 
 def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
-    """Return the nodes in each of the folders, read behind a `sync`, in no order."""
+    """Return the nodes in each of the folders, read behind a `sync`, in no particular order."""
     _, *listings = yield (op.Sync(path), *map(op.Children, folders))
     if op.NOWHERE in listings:
         yield op.CheckChroot(path)
@@ -58,10 +58,11 @@ class Tree(NamedTuple):
             a container, which the server removes.
         kind: the kind of primitive, for error messages.
         check: raises ForeignNodeError for a node of another kind.
-        leaves: the folders whose children are the primitive's, with a test of the names: `path` itself, or below it.
+        leaves: the folders whose children are the primitive's, `path` itself or below it, each with a test of the
+            children's names.
         users: the folders without data in which each client that uses the primitive has a node: `path` itself, below
             it, or beside it.
-        mine: returns those nodes in the folders of users that are this client's, and do not count.
+        mine: returns this client's own nodes in the folders of users, which do not count.
     """
 
     path: str
@@ -83,7 +84,7 @@ class Tree(NamedTuple):
             contents: the names in each folder, and in the node.
 
         Raises:
-            ForeignNodeError: there are any.
+            ForeignNodeError: there are such nodes.
         """
         self.check(node)
         if node.session:
@@ -158,7 +159,7 @@ def _requests(
     """Yield the parts of each `multi`.
 
     Our own nodes in the folders of users go in a `multi` of their own, before the others. So calls of this client's
-    other threads must make these anew, and are too slow to change anything before the next `multi`.
+    other threads must make these nodes anew, and are too slow to change anything before the next `multi`.
     """
     path = tree.path
     left = [op.Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
@@ -189,10 +190,10 @@ def _requests(
 
 
 def _below(tree: Tree, leaves: Sequence[str]) -> Recipe[Users]:
-    """Return the nodes of clients below leaves that could not be deleted, as a barrier's parties are.
+    """Return the clients' nodes below leaves that could not be deleted, such as the nodes of a barrier's parties.
 
     Raises:
-        ForeignNodeError: a node there is no client's.
+        ForeignNodeError: a node there has no session.
     """
     listings = (yield tuple(map(op.Children, leaves))) if leaves else ()
     below = [f"{leaf}/{name}" for leaf, names in zip(leaves, listings, strict=True) for name in names]

@@ -5,12 +5,12 @@ persistent one of the same number. So there is no moment in which another client
 settled: if the persistent node, whose name is unique, is missing, the same `multi` is sent again, and fails unless the
 waiter's node is there.
 
-Nothing needs a lease: the hold is a node, and no session ends it. A call that is given up is harder. Until the reply
-has come, the persistent node has a ticket, so that an interrupt or a deadline deletes it. That ticket is *lasting*: its
-delete outlives the session, as the node does. Meanwhile another process of the owner may find the node and take it for
-its hold. So each acquire that finds the owner's hold replaces the node by one of its own, with the same number and
-token. The late delete then finds nothing. Therefore a caller follows a hold by its token. If a node is gone when it is
-read, the caller looks for its number in another listing.
+Nothing needs a lease: the hold is a node, and no session ends it. A call that is given up is the harder case. Until the
+reply has come, the persistent node has a ticket, so that an interrupt or a deadline deletes it. That ticket is
+*lasting*: its delete outlives the session, as the node does. Meanwhile another process of the owner may find the node
+and take it for the owner's hold. So each acquire that finds the owner's hold replaces the node by one of its own, with
+the same number and token. The late delete then finds nothing. Therefore a caller follows a hold by its token. If a node
+is gone when it is read, the caller looks for its number in another listing.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def adopt(
 ) -> Recipe[tuple[Detached | None, Sequence[str]]]:
     """Find the hold of an owner, and put a new node in the place of its node; None if the owner holds nothing.
 
-    The old node may be that of a call which was given up, and whose delete is still to come: see `detach`. That delete
-    then finds nothing. Both nodes have the same number and token. So a call that ends early leaves the hold as it was.
+    The old node may belong to a call that was given up, whose delete is still to come: see `detach`. That delete then
+    finds nothing. Both nodes have the same number and token. So a call that ends early leaves the hold as it was.
 
     Returns:
         The hold, and the last listing of the queue.
@@ -107,7 +107,7 @@ def adopt(
 
 
 def with_token(data: bytes, token: int) -> bytes:
-    """Return the content of a holder's node: that of the node that queued, and the fencing token."""
+    """Return the content of a holder's node: these data, a JSON object, and the fencing token."""
     return b'%b, "token": %d}' % (data[:-1], token)
 
 
@@ -165,10 +165,10 @@ def acquire(
 
 
 def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detached]:
-    """Put a persistent node in the place of the ticket's, which is the first in the queue.
+    """Put a persistent node in the place of the ticket's node, which is the first in the queue.
 
     It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. One
-    `multi` makes it and deletes the ticket's node. So it can't be made in a later session, nor twice.
+    `multi` makes it and deletes the ticket's node. So it can be made neither in a later session nor twice.
 
     Until the hold is known to be the owner's, the node belongs to a second ticket: if its deadline or an interrupt ends
     the call before, the node is deleted like any ticket's.
@@ -226,7 +226,7 @@ def release(path: str, owner: str, held: Detached | None, in_doubt: bool) -> Rec
     Args:
         path: the lock.
         owner: the owner's name.
-        held: the hold; None for the one that is there.
+        held: the hold; None for whichever hold is there.
         in_doubt: whether an earlier call may have ended it.
     """
     if held is None:

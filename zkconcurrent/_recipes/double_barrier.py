@@ -5,20 +5,20 @@ Each party has a node. When enough parties are there, one of them creates the no
 The party whose name sorts first, as text, keeps its node until it is the last. Then it removes `ready` together with
 its node. All other parties delete their nodes at once, and wait for the first. So `ready` is there as long as a party
 is inside. Curator's parties go by the same order. If a `multi` deletes a party's node but not `ready`, it checks that
-another party is there, which will delete `ready`. So two parties that leave at the same moment do not both rely on the
+another party is there, which will delete `ready`. So two parties that leave at the same moment do not rely on each
 other.
 
-Curator's nodes leave two gaps. A party lists the nodes and then creates `ready`; another may give up waiting in
-between. So each decision of ours is a `multi` that writes the barrier's own node in the version that was read: one of
-two fails, and reads again. It checks no node of another party, as a party that dies just before counts like one that
-dies just after. And if all parties die inside, `ready` stays, and would let in the next party alone. A party that finds
-`ready` therefore compares it with the nodes: `ready` is valid if one of these nodes, or the party's own node, is older
-than `ready`. If a party comes late, while a party with an older node is inside, it deletes `ready` and creates it again
-in one `multi`. Then its own node is older than `ready`, too, so it still counts when the others have left.
+Curator's nodes leave two gaps. First, a party lists the nodes and then creates `ready`; another may give up waiting in
+between. So each decision of ours is a `multi` that writes the barrier's own node in the version that was read: of two
+at once, one fails, and its party reads again. The opening checks no node of another party, as a party that dies just
+before counts like one that dies just after. Second, if all parties die inside, `ready` stays, and would let in the next
+party alone. A party that finds `ready` therefore compares it with the nodes: `ready` is valid if one of these nodes, or
+the party's own node, is older than `ready`. If a party comes late, while a party with an older node is inside, it
+deletes `ready` and creates it again in one `multi`. Then its own node is older than `ready`, too, so it still counts
+when the others have left.
 
-While the node of the party that leaves last, and `ready`, are there, all others are inside; so it waits for those that
-came later, too. The others wait for those that they have seen, as a party that they do not know may be of the next
-round.
+While `ready` and the node of the party that leaves last are there, all others are inside; so that party waits also for
+those that came later. The others wait only for those that they have seen, as any other party may be of the next round.
 
 Waiting parties watch the list. A missing node can't be watched, and Java's parties announce the opening by `ready`
 alone. So an arrival wakes all that wait, which a `Barrier` avoids.
@@ -141,7 +141,7 @@ def _read_snapshot(ticket: Ticket, *before: op.Sync) -> Recipe[BarrierSnapshot]:
 def _open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Open the barrier, unless a party has given up meanwhile; return the snapshot after that.
 
-    Our own node is checked, so the `multi` fails if an operator has deleted that.
+    Our own node is checked, so the `multi` fails if an operator has deleted it.
     """
     decide = op.SetNode(ticket.path, snapshot.data, snapshot.version)
     try:
@@ -154,7 +154,7 @@ def _open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
 def _close_if_left_open(ticket: Ticket, snapshot: BarrierSnapshot) -> Recipe[BarrierSnapshot]:
     """Remove `ready` if all parties that it let in are gone: they have died, so none of them could remove it.
 
-    A late party, which comes while one of these is inside, makes `ready` anew, and so becomes one of them.
+    A late party, which comes while one of those parties is inside, makes `ready` anew, and so becomes one of them.
     """
     path, ready = ticket.path, f"{ticket.path}/{READY}"
     while snapshot.open:
@@ -205,7 +205,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
     """Leave, and wait until all other parties have left; return whether they have.
 
     Args:
-        ticket: the party's.
+        ticket: the party's ticket.
         wait: whether to wait for them.
 
     Raises:
@@ -247,7 +247,7 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
     """Wait until the other parties have left: wait for the first of them, which leaves last unless it has died.
 
     A party of a newer Curator removes `ready` although one party is left, which may not have seen it. Then this party
-    makes `ready` again. All parties that this one waits for were there when `ready` was.
+    makes `ready` again. All parties that this one waits for were there when `ready` was there.
     """
     shared = any(ROLE not in name for name in others)
     while others:

@@ -3,8 +3,8 @@
 A candidate queues by the recipes of `lock`. These recipes read the leader, follow it, and rewrite the leader's data.
 
 An observer watches the leader's node for its end and its data, not the list of the candidates. No later candidate can
-come in front of it, so as long as that node exists its candidate leads. `publish` names the version that it has read; a
-lost reply is settled by another read, and an attempt that is applied late fails.
+come in front of the leader, which therefore leads as long as its node exists. `publish` names the version that it has
+read; a lost reply is settled by another read, and an attempt that arrives late fails.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
                     return leader
                 names = ()  # as in `lock.acquire`
                 if first is None:
-                    # The existence of the election is read, and watched, first, so that no creation of its node is
+                    # Whether the election exists is read, and watched, first, so that no creation of its node is
                     # missed.
                     _, names = yield op.Watch(ticket, (op.Exists(path, ticket), listing))
                 if first is not None or not names:
@@ -85,7 +85,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
 def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
     """Write the data of the leader's own node, once; a missing node is a loss.
 
-    Every attempt names the version that was read, so none that is applied late overwrites a newer write.
+    Every attempt names the version that was read, so an attempt that arrives late never overwrites a newer write.
     """
     # After a `Requeue`, the session is over, or the leader has resigned.
     with suppress(op.Requeue):

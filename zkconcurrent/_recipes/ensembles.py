@@ -1,7 +1,7 @@
-"""Several ensembles as one: which of them has a name, and the record by which each refuses another list of them.
+"""Several ensembles as one: which of them has a name, and the record that reveals a client with another list.
 
-The first part of a name is hashed with the name of each ensemble, and the highest hash has it (rendezvous hashing). So
-neither the hosts of an ensemble nor the order in which a program gives them decide anything.
+The first part of a name is hashed with the name of each ensemble, and the ensemble with the highest hash has it
+(rendezvous hashing). So neither the hosts of an ensemble nor the order in which a program lists the ensembles matters.
 
 Each ensemble has a record at the base path. A process may use its list only if it has found, or written, the same
 record on each ensemble, and no process changes a record. So two processes that work and share an ensemble have the same
@@ -35,7 +35,7 @@ def first_part(base: str, path: str) -> str:
 
 
 def record(name: str, names: Iterable[str]) -> bytes:
-    """Return the data of the record on an ensemble, given its name and those of all."""
+    """Return the data of the record on an ensemble, given its name and the names of all ensembles."""
     return json.dumps({"name": name, "ensembles": sorted(names)}).encode()
 
 

@@ -12,7 +12,7 @@ lost, late or repeated, and three things settle it.
 * A waiter remembers the epoch of its first read, over reconnects and sessions. A watch says that the node has changed,
   not how often; a `set(); clear()` between two reads leaves a clear flag and a later epoch. That is also why the first
   read is behind a `sync`: a server that lags shows an older epoch, and a set from before the wait would count as one
-  since.
+  during the wait.
 
 Waiters have no nodes, so `destroy()` ignores them. A waiter creates the node anew, with an epoch of 0, and continues to
 wait.

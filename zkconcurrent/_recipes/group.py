@@ -4,10 +4,11 @@ A member's node has no unique name, so the name does not show which client made 
 lost, the node's session shows this, as no two memberships of a client have the same id at a time. One thread sends all
 requests of a membership, one after the other, so no request overtakes another.
 
-A second delete of a node might meet the node of the next member. So a membership has a thread of its own, which runs
-one recipe from the first create to the delete; `join` and `leave` only wait for it. An interrupted `join` notes that
-the node is not wanted, and the thread deletes it. Its ticket gets the node's name when the reply, or a read, has shown
-that the node is of its session; from then on the heartbeat checks it.
+A second delete of a node might delete the node of the next member with that id. So a membership has a thread of its
+own, which runs one recipe from the first create to the delete; `join` and `leave` only wait for it. An interrupted
+`join` notes that the node is not wanted, and the thread deletes it. The membership's ticket gets the node's name once
+the reply, or a read, has shown that the node belongs to the ticket's session; from then on the heartbeat checks the
+node.
 
 A watch on the node shows its end, even if another client makes it anew at once, which the heartbeat would not see.
 After a reconnect the thread reads again.
@@ -45,7 +46,7 @@ class Member:
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
         beside: the names of all nodes, as listed behind the create.
-        cause: why the node was lost, the last time that it was.
+        cause: why the node was last lost; None if it never was.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -76,7 +77,7 @@ class Member:
         return self._until - self.clock()
 
     def left_for_own(self) -> float:
-        """Return the same for a node of an older session of this client, which goes with that session."""
+        """Return how long to wait for a node of an older session of this client, which ends with that session."""
         return math.inf if self.wanted else 0.0
 
 
@@ -177,7 +178,7 @@ def check_members(path: str, names: Sequence[str]) -> None:
 
 
 def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
-    """Create the node; return the creation zxid and session of the one that is there, and whether it is ours."""
+    """Create the node; return the creation zxid and session of the node that is there, and whether it is ours."""
     lacking: Lacking = ()
     doubt = False
     member.sessions.add(ticket.session)
@@ -233,7 +234,7 @@ def _delete_node(member: Member) -> Recipe[None]:
         try:
             if not sure:
                 # Once this write is applied, so is all that was sent before it, and the read shows that. A read behind
-                # a `sync` need not: see `map/write.py`.
+                # a `sync` need not show it: see `map/write.py`.
                 yield op.Multi(ticket, (op.Check(member.path),))
                 found = yield op.Get(member.node, ticket)
             if sure or (found is not None and (found.session, found.czxid) == (ticket.session, ticket.token)):
@@ -271,10 +272,10 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
             # Whether `names` is what the last read has listed.
             listed_last = False
             while True:
-                # Data that are too large for one flight are read behind their watches.
+                # Data that are too large for one flight are read after the watches are set.
                 read = op.Exists if large else op.Get
                 reads = [read(f"{path}/{name}", ticket) for name in names]
-                # The existence of the group is read, and watched, first, so that no creation of its node is missed.
+                # Whether the group exists is read, and watched, first, so that no creation of its node is missed.
                 _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *reads))
                 if large:
                     nodes = yield from get_all([f"{path}/{name}" for name in names])

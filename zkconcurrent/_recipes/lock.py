@@ -7,7 +7,7 @@ as the delete is *sent*. No other client can hold then: the releasing node was f
 between the two, and both nodes end with the same session. The waiter still checks session and lease.
 
 `Rule.hands_over` says whether a queue allows this. A `ReadWriteLock` does not: a releasing reader need not be the last
-in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. Its waiter of
+in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. A waiter of
 the same session lists at once, behind the delete, without waiting for the event.
 
 Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
@@ -48,10 +48,10 @@ def acquire(
         path: the queue.
         rule: how it decides.
         data: the content of our node.
-        path_check: checks the path of the primitive to which the queue belongs, if that lies above the queue.
+        path_check: checks the path of the queue's primitive, if that path lies above the queue.
         check_wait: called once for each node of ours that queues behind others, with the ticket, and the nodes ahead
             that exclude it. It may raise an error, which refuses the wait.
-        marked: the data name its owner's holds. Never set for a candidate, whose data are the program's own.
+        marked: the data name the holds of the node's owner. Never set for a candidate, whose data are its program's.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
@@ -142,7 +142,7 @@ def join(
 
 
 def come_first(ticket: Ticket, data: bytes, find_missing: FindMissing) -> Recipe[None]:
-    """Join a queue that gives turns, and no holds; wait until no contender is ahead.
+    """Join a queue that gives turns but no holds; wait until no contender is ahead.
 
     Args:
         ticket: the ticket.
@@ -188,8 +188,9 @@ def create(
         role: the node's role.
         data: its content.
         reads: what to read, behind the create.
-        find_missing: called with the queue if that is missing. It makes the queue, with what is missing above, or
-            returns what creates all that, to be sent together with the node. Without it, `NoNode` is raised.
+        find_missing: called with the queue if that is missing. It makes the queue and the missing nodes above it, or
+            returns the operations that make them, which are then sent together with the node. Without it, `NoNode` is
+            raised.
     """
     own = op.CreateEphemeral(ticket, role, data)
     create: op.CreateEphemeral | op.Multi = own
@@ -209,7 +210,7 @@ def create(
 
 
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:
-    """Find by its unique name the node whose create got no reply; return the listing.
+    """Find the node whose create got no reply, by its unique name; return the listing.
 
     Raises:
         NodeGone: it was not created in the ticket's session.
@@ -255,7 +256,7 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
 
 
 def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
-    """Refuse a listing without our own node, or with a contender of other rules.
+    """Refuse a listing without our own node, or with a contender of another rule.
 
     Raises:
         NodeGone: our own node is missing.

@@ -23,15 +23,15 @@ FLIGHT = 1_000_000
 """About how many bytes of data a flight may read."""
 
 Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
-"""What creates the missing nodes, in this order."""
+"""The operations that create the missing nodes, in this order."""
 
 
 def missing(*parts: op.Container | op.Create) -> Recipe[Lacking]:
-    """Return what creates the nodes that are missing, and the missing containers above them; the highest first.
+    """Return the operations that create the missing nodes, and the missing containers above them; the highest first.
 
     The caller creates all of these in one request, with a child of the lowest container. A server removes an empty
-    container only if that once had a child. So one that was made alone would stay for good if its client were killed,
-    or its call ended, before the child came.
+    container only if it once had a child. So a container that was made alone would stay for good if its client were
+    killed, or its call ended, before the child came.
 
     Args:
         parts: the nodes, each after the nodes above it.
@@ -59,10 +59,10 @@ def missing_beside(
 
 
 def next_flight(nodes: Sequence[op.Node | None]) -> int:
-    """Return how many nodes the next flight may read: about 1 MB, judged by what the last one has read.
+    """Return how many nodes the next flight may read: about 1 MB, judged by the last flight.
 
-    A heartbeat's reply comes behind the flight, and the lease may not wait long for it: a slow link would lose all of
-    the client's holds. The number grows step by step, as small nodes may stand before large ones.
+    A heartbeat's reply comes behind the flight, and the lease may not wait long for it: over a slow link, the client
+    would lose all its holds. The number grows step by step, as small nodes may stand before large ones.
     """
     size = sum(len(node.data) for node in nodes if node is not None)
     return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * FLIGHT // max(1, size)))
@@ -91,7 +91,7 @@ _MARKS = {
 
 
 class PathCheck:
-    """A client's check, once, that no other kind of primitive uses the path. Its own nodes lie in folders below.
+    """Checks, once for each client, that no other kind of primitive uses the path. Its own nodes lie in folders below.
 
     The primitive's contenders never list its path, only the folders. So the client's first call lists the path, after
     it has created its own nodes: if two kinds come at the same moment, at least one of them sees the other.
@@ -131,7 +131,7 @@ class PathCheck:
             self.check_listing([(yield op.Children(self.path))])
 
     def missing(self, *parts: op.Container | op.Create) -> Recipe[Lacking]:
-        """Return what creates those of our own nodes that are missing; errors as `check_listing`.
+        """Return the operations that create our own missing nodes; errors as `check_listing`.
 
         The path is checked before they are created, so a refused primitive leaves no nodes. It is checked again after.
         """
@@ -149,7 +149,7 @@ def lay_out(*parts: op.Container | op.Create, path_check: PathCheck | None = Non
         path_check: refuses a path that another kind of primitive uses.
 
     Returns:
-        Whether this call has certainly created the missing ones. Otherwise another kind of primitive may have.
+        Whether this call has certainly created the missing nodes. Otherwise another kind of primitive may have.
     """
     find_missing = missing if path_check is None else path_check.missing
     while lacking := (yield from find_missing(*parts)):
@@ -167,7 +167,7 @@ def lay_out_marked(
     is_marked: Callable[[op.Node], bool],
     check_more: Callable[[op.Node, Sequence[str]], Recipe[None]] | None = None,
 ) -> Recipe[None]:
-    """Create the missing nodes of a primitive that marks the node at its path by data, all in one request.
+    """Create, in one request, the missing nodes of a primitive whose node at its path is marked by its data.
 
     Args:
         kind: the kind of primitive.
@@ -175,7 +175,8 @@ def lay_out_marked(
         parts: create the nodes below it.
         is_marked: returns whether the node at the path has a mark; if not, the node gets the mark of `top`. It raises
             an error for a mark that is not ours.
-        check_more: a recipe that reads more, and refuses a node at the path that is not ours, given its children.
+        check_more: a recipe that, given the node at the path and its children, reads more, and refuses a node that is
+            not ours.
 
     Raises:
         ForeignNodeError: the path belongs to something else.
@@ -224,13 +225,13 @@ def watch_until(
 ) -> Recipe[R]:
     """Wait until a node is accepted; return what `accepts` returns.
 
-    The first read is behind a `sync`, so that a change from before the call does not count as one since. Later reads in
-    the same session are never older.
+    The first read is behind a `sync`, so that a change from before the call does not count as one during the call.
+    Later reads in the same session are never older.
 
     Args:
         path: the node.
-        accepts: called after each read with the node, None if it is missing; and, with `lists`, with the names of its
-            children. It returns None to continue the wait.
+        accepts: called after each read with the node, or None if it is missing; with `lists`, also with the names of
+            its children. It returns None to continue the wait.
         makes: returns the recipe that makes the node: a missing node can't be watched.
         lists: whether to watch the children, too.
     """
@@ -259,7 +260,7 @@ def check_folders(path: str, names: Sequence[str], kind: str) -> None:
     """Refuse a path with a child that is not a folder of its kind of primitive.
 
     Raises:
-        ForeignNodeError: it has one.
+        ForeignNodeError: the path has such a child.
     """
     folders = FOLDERS[kind]
     for name in names:
@@ -295,7 +296,7 @@ def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
 
 
 def foreign_child(path: str, child: str, kind: str) -> ForeignNodeError:
-    """Return the error for a node that has another program's child; `kind` is the primitive's."""
+    """Return the error for a node of this kind of primitive that has another program's child."""
     if (role := role_of(child)) is not None:
         return ForeignNodeError(path, other_kind(child, role))
     if (folder := other_folder(child)) is not None:

@@ -4,16 +4,16 @@ The mark is PATH.once. It is not below PATH, where each child is a contender, an
 removes an idle container. It is written in one `multi` with a check of the writer's node in the queue of the lock. So a
 client that was paused, and has lost the lock, writes no mark, and its job does not start.
 
-A period is counted from when the calls were made, by the leader's clock. A call may wait for long before its job
-starts: behind a machine that died, or a job that took long. Counted from the starts, the next period's calls would come
-too early, and none would do the work of that period. A call that was made before the mark was written is one of the
-same period, or of one that is over: it skips.
+A period is counted from when the calls were made, by the leader's clock. A call may wait long before its job starts:
+behind a machine that died, or a job that took long. If periods were counted from the starts, the next period's calls
+would come too early, and none would do the work of that period. A call that was made before the mark was written
+belongs to the same period, or to an earlier one: it skips.
 
 The leader's clock dates only writes. So the mark says how long its call had `waited`: the call was made that long
-before the mark's mtime. The next call writes its own node once more, for a time by the leader's clock. It was made
-before that time by as long as it has waited, by its own clock, which goes on while the process or the machine sleeps.
-So it does not matter in which session a call holds, nor how often it has queued anew. Each wait is measured at the end
-that makes the distance of two calls shorter.
+before the mark's mtime. The next call writes its own node once more, for a time by the leader's clock. It was made as
+long before that time as it has waited, by its own clock, which goes on while the process or the machine sleeps. So it
+does not matter in which session a call holds, nor how often it has queued anew. Each wait is measured at the end that
+makes the time between two calls shorter.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def take_turn(
         path: the mark.
         seconds: the shortest time from the call that has written the mark to the next call that may run.
         waited: returns for how long the call has waited.
-        data: returns the data of the mark, which a call that is to run writes; None for no mark.
+        data: returns the data of the mark, which the call writes if it is to run the job; None to write no mark.
         queued: whether the call itself has queued for the hold. Otherwise its caller held the lock already, perhaps
             since long before the mark.
     """
@@ -123,8 +123,8 @@ def write(ticket: Ticket, path: str, data: bytes) -> Recipe[bool]:
     """Write the mark, exactly once, while the lock is held."""
     tried = None
     while True:
-        # Behind the `sync`, the data show whether a write has been applied whose reply was lost. The version shows that
-        # this call wrote them: an earlier call in the same hold may have written the same data a moment before.
+        # Behind the `sync`, the data show whether a write whose reply was lost was applied. The version shows that this
+        # call wrote them: an earlier call in the same hold may have written the same data a moment before.
         _, node = yield op.Sync(path, ticket), op.Get(path, ticket)
         version = -1 if node is None else node.version
         if node is not None and node.data == data and tried not in (None, version):

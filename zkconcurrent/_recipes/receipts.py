@@ -1,27 +1,27 @@
 """Exactly once: a `multi` that changes a queue or a value is applied once, even if its reply is lost.
 
-Every `multi` ends with a write of our receipt, a persistent node that no other client writes, in the version that we
-know. If the reply to a `multi` was lost, the receipt settles the outcome. If the receipt's version has moved, the whole
-`multi` was applied. If not, the client sends the same `multi` again; only one of the two can be applied, as both name
-the same version.
+Every `multi` ends with a write of our receipt, a persistent node that no other client writes. The write names the
+version that we know. If the reply to a `multi` was lost, the receipt settles the outcome. If the receipt's version has
+moved, the whole `multi` was applied. If not, the client sends the same `multi` again; only one of the two can be
+applied, as both name the same version.
 
 A queue's `multi` also begins with a check of our member, a node of our session. So a `multi` that slips into a later
-session fails by its first part. A value's `multi` needs no such check, as it depends on no node of a session.
+session fails at its first part. A value's `multi` needs no such check, as it depends on no node of a session.
 
 A map's receipt is its member: an ephemeral node, so that nothing has to be swept, and a `multi` that slips into a later
-session fails. Pools, receipts and the making of their nodes are the same for all. The `write` of a map is its own
-(`map/write.py`): the write of its receipt is the first part. Once the session is over, the receipt is gone and settles
-nothing, so there is nothing to burn.
+session fails. Pools, receipts and the making of their nodes are the same for all. A map has its own `write`
+(`map/write.py`), whose first part is the write of the receipt. Once the session is over, the receipt is gone and
+settles nothing, so there is nothing to burn.
 
 A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
 no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
 leaves nothing.
 
 * To give up, the client writes the receipt itself, with other data. If that succeeds, the `multi` can't be applied any
-  more. If it fails, or its reply is lost, the data of the receipt tell which of the two came first.
-* A receipt is for one call at a time. A client has as many as it has calls in flight, and uses the last one again. So
-  its threads need no lock and no turn, and their requests share the connection. The alternative, one receipt and
-  several threads' changes in one `multi`, fails as a whole if one of them does.
+  more. If it fails, or its reply is lost, the data of the receipt show which of the two came first.
+* A receipt is for one call at a time. A client has as many as it has calls in flight, and reuses the one that was used
+  last. So its threads need no lock and no turn, and their requests share the connection. The alternative, one receipt
+  and several threads' changes in one `multi`, fails as a whole if one of them does.
 * A receipt outlives its session, because a `multi` may still be in doubt when the session ends. It is removed when no
   client has written it for a day.
 * A receipt outlives its object. A program may make an object for each use, and would leave a receipt each time. So when
@@ -68,7 +68,7 @@ class Receipt:
     Attributes:
         path: the receipt's node; empty until the node is made.
         version: the node's version, as far as is known; the next `multi` names it.
-        member: the ticket of the member that belongs to the receipt, in the session in which the member was made.
+        member: the ticket of the receipt's member, in the session in which the member was made.
         unfinished: for a queue: how many items were taken with the receipt, less the items that were marked done with
             it.
         before: the value of `unfinished` when the session of the member began; the member counts the items since.
@@ -93,7 +93,7 @@ class Receipt:
         return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
 
     def note_session(self, session: int) -> None:
-        """Note the session of the next member. Other clients count the items that were taken before as done."""
+        """Note the session of the next member. Other clients count the items taken until then as done."""
         if session != self.session:
             self.before = self.unfinished
             # The session is noted last, so that a call that was interrupted in between notes both again (R3).
@@ -109,7 +109,7 @@ class ReceiptPool:
         ephemeral: a receipt is its member's node, and ends with the session.
         idle: the receipts that no call uses.
         receipts: all receipts.
-        spares: the nodes and versions of receipts that earlier objects of this client have left, of any queue or value.
+        spares: the nodes and versions of receipts that this client's earlier objects have left, at any queue or value.
         laid_out: the nodes that all clients share exist, as far as is known.
     """
 
@@ -315,10 +315,10 @@ def write(
 
 
 def find_whether_applied(pending_write: PendingWrite, receipt: Receipt) -> Recipe[bool | None]:
-    """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
+    """Return whether the `multi` in doubt was applied: False if it no longer can be, None if it still may be.
 
     Raises:
-        OutcomeLost: the receipt is gone, or older: the servers were restored from a backup.
+        OutcomeLost: the receipt is gone; or it is older, as the servers were restored from a backup.
     """
     _, node = yield op.Sync(receipt.path), op.Get(receipt.path)
     sent = pending_write.sent
@@ -360,7 +360,7 @@ def settle(pending_write: PendingWrite) -> Recipe[bool]:
 
 
 def ready(pending_write: PendingWrite) -> Recipe[Receipt]:
-    """Return a receipt, whose member is of the present session as far as is known."""
+    """Return a receipt whose member, as far as is known, is of the present session."""
     view = pending_write.view
     if not view.laid_out:
         yield from view.lay_out()
@@ -415,8 +415,8 @@ def _make(view: ReceiptPool, receipt: Receipt) -> Recipe[None]:
 def sweep(mine: str, folder: op.Node, node: op.Node) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
 
-    A call checks a part of them, which begins at its own receipt's name. Names are random, so each client checks
-    another part. Listing very many receipts takes long. So the more there are, the fewer new clients list them: on
+    A call checks a part of them, which begins at its own receipt's name. Names are random, so each client checks a
+    different part. Listing very many receipts takes long. So the more there are, the fewer new clients list them: on
     average, a new client lists, reads and deletes about `FEW` at most, however many there are.
 
     Args:

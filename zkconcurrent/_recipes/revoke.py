@@ -1,8 +1,8 @@
 """Revocation: a client asks the holders of a lock to let go, as Curator's `Revoker` does.
 
-The request is a write of ten bytes, `__REVOKE__`, into the holder's node. Curator's holder compares all data of the
-node with them, so nothing can be kept beside them: what the node said of its holder is gone. The node's name and
-session, by which contenders exclude each other, stay as they are.
+The request is a write of ten bytes, `__REVOKE__`, into the holder's node. Curator's holder compares the whole data of
+the node with these bytes, so nothing can stand beside them: what the node said of its holder is gone. The node's name
+and session, by which contenders exclude each other, stay as they are.
 
 A write names the version that was read. So after a lost reply, another version with these data shows that the holder
 was asked, and no call asks a holder twice.
@@ -20,7 +20,7 @@ from .lock import list_queue
 def revoke(path: str, rule: Rule) -> Recipe[int | None]:
     """Ask the holders for whom a contender of this rule waits; return how many were asked.
 
-    None if a node that no session ends holds: no client watches such a node, and its data name who may release it.
+    None if a holder's node belongs to no session: no client watches such a node, and its data name who may release it.
     """
     names = yield from list_queue(path, rule)
     left = [name for name in holders(names, rule) if rule.exclusive or rule.alone in name]

@@ -13,7 +13,7 @@ is:
 * the node in the queue: the same `multi` is sent again
 * neither: the acquire begins anew
 
-If too few are free, the first leaves one watch on the list of leases and one on that of the added permits. Any released
+If too few are free, the first leaves one watch on the list of leases and one on the list of added permits. Any released
 lease wakes it; all others wait for the node ahead of them.
 
 A try must not fail only because another client is passing through. So each node in the queue says how many permits it
@@ -26,14 +26,14 @@ none, one of another thread of the process. Only a process without permits adds 
 name, so a lost reply does no harm. A release hands no permit over between threads, as another process may be first in
 the queue.
 
-`resize(n)` is one conditional write: the node says how many permits there are besides those that were added, so their
-nodes can stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten;
-after a lost reply, another read of the version therefore is enough. Every client that takes permits reads the number
-after the leases. So a client that sees that a lease is gone also sees every `resize` that came before. The first waiter
-watches the number too.
+`resize(n)` is one conditional write: the node says how many permits there are besides the added ones, whose nodes can
+stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten; after a lost
+reply, another read of the version therefore is enough. Every client that takes permits reads the number after the
+leases. So a client that sees that a lease is gone also sees every `resize` before that. The first waiter watches the
+number too.
 
-The value and the added permits outlive all clients. `destroy()` removes them in one `multi` with the two parents, which
-can't be deleted while a client has a node in them.
+The value and the added permits outlive all clients. `destroy()` removes them in one `multi` together with the queue and
+the parent of the leases, which can't be deleted while a client has a node in them.
 """
 
 from __future__ import annotations
@@ -105,19 +105,20 @@ def acquire(
     Only the first in the queue looks at the leases. Once a listing shows that we are first, only we may make leases, as
     every later client is behind us. So a later listing of the leases can only show too many leases, however stale the
     server is, and whichever program the other clients run. (Curator's processes make their leases before they leave the
-    queue.) The number of permits is read after the leases. So if a lease is gone that existed when the semaphore was
-    made smaller, the number is the smaller one.
+    queue.) The number of permits is read after the leases. So if a lease that existed when the semaphore was made
+    smaller is gone, the number is the smaller one.
 
     Args:
         at: the semaphore.
         permits: how many permits to take.
         data: the content of our leases.
-        queued: the content of our node in the queue; by default that of the leases.
+        queued: the content of our node in the queue; by default `data`.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
-        too_few: called after the first read if fewer permits exist, with their number. If it raises, the attempt ends.
+        too_few: called after the first read if fewer permits exist than we take, with how many exist. If it raises, the
+            attempt ends.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -201,7 +202,7 @@ def read_snapshot(
 
     Raises:
         ForeignNodeError: the path has other nodes.
-        ValueError: the semaphore has another value; or there is none, and we have no value.
+        ValueError: the semaphore has another value; or there is no semaphore, and we have no value.
     """
     while True:
         if seen is None:
@@ -221,7 +222,7 @@ def read_snapshot(
 
 
 def shared(at: SemaphoreLayout) -> tuple[op.Container | op.Create, ...]:
-    """Return what creates the nodes that every client shares.
+    """Return the operations that create the nodes that every client shares.
 
     Raises:
         ValueError: we have no value.
@@ -241,8 +242,8 @@ def size(at: SemaphoreLayout, node: op.Node | None, added: Sequence[str]) -> int
 
     Raises:
         ForeignNodeError: the node is not a semaphore's.
-        ValueError: the semaphore was made with a value that differs from ours, and never resized; or there is none, and
-            we have no value.
+        ValueError: the semaphore was made with a value that differs from ours, and never resized; or there is no
+            semaphore, and we have no value.
     """
     if node is None:
         if at.value is None:
@@ -338,7 +339,7 @@ def take_permits(ticket: Ticket, leases: list[Ticket], at: SemaphoreLayout, perm
         except op.ConnectionLost:
             pass
         except op.NoNode:
-            # The ticket's node is missing, or the leases' parent.
+            # The ticket's node is missing, or the parent of the leases.
             yield from lay_out(*shared(at), path_check=at.path_check)
         if (yield from find_leases(ticket, leases)):
             yield op.MarkDeleted(ticket)
@@ -399,8 +400,8 @@ def add(at: SemaphoreLayout, permits: int, unique: str) -> Recipe[int]:
 def resize(at: SemaphoreLayout, permits: int) -> Recipe[int]:
     """Set the number of permits, the added ones included; return it.
 
-    The write names the version that was read. If it fails because another client has resized in between, or may have
-    after a lost reply, our change counts as the earlier of the two, which the other has overwritten.
+    The write names the version that was read. If another client has resized in between, or may have after a lost reply,
+    our change counts as the earlier one, which the other has overwritten.
     """
     while True:
         _, node, added = yield op.Sync(at.permits), op.Get(at.permits), op.Children(at.permits)

@@ -8,8 +8,8 @@ value conflicts, and is decided again.
 The node of an `AtomicLong` is Curator's, with eight bytes, which have no room for a note of the change that was
 applied: hence the receipt.
 
-A call that writes *nothing*, such as a `compare_and_set` of another value, must not rest on memory: it decides again,
-on a value that was read during the call.
+A call that writes *nothing*, such as a `compare_and_set` that finds another value, must not rely on the remembered
+value: it decides again, on a value that was read during the call.
 
 A client that decides on the value in its memory needs one round trip, and a client that has met a conflict needs two.
 So the former would win again and again. After three conflicts a client queues, as for a lock, and the first in that
@@ -41,7 +41,7 @@ RECEIPTS, QUEUE = FOLDERS["SharedValue"]
 READ_AFTER = 8
 
 Decide: TypeAlias = Callable[[bytes, int], tuple[bytes | None, R]]
-"""Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
+"""Takes the node's data and version; returns the new data, or None for no change, and the call's result."""
 
 
 class ValueLayout(NamedTuple):
@@ -96,7 +96,7 @@ class Seen(NamedTuple):
 
 
 def parts(at: ValueLayout) -> tuple[op.Create, op.Container, op.Container]:
-    """Return what creates the value, its receipts and its queue. The receipts mark the node as a value: see `check`."""
+    """Return the parts that create value, receipts and queue. The receipts mark the node as a value: see `check`."""
     return op.Create(at.path, at.initial), op.Container(at.receipts), op.Container(at.queue)
 
 
@@ -113,7 +113,7 @@ class ValueView(ReceiptPool):
 
     @property
     def tree(self) -> Tree:
-        """The value's nodes; the clients that queue use it."""
+        """The value's nodes; the clients in its queue are its users."""
         at = self.at
         return Tree(at.path, at.kind, at.check, {at.receipts: bool}, (at.queue,))
 
@@ -132,7 +132,7 @@ class ValueView(ReceiptPool):
         return True
 
     def _refuse_lock(self, node: op.Node, names: Sequence[str]) -> Recipe[None]:
-        """Refuse a condition's lock, whose contenders queue where those of a value do."""
+        """Refuse a condition's lock, whose contenders queue at the same place as a value's."""
         at = self.at
         if not node.data and RECEIPTS not in names and QUEUE in names and (yield op.Children(at.queue)):
             raise foreign_child(at.path, QUEUE, at.kind)

@@ -1,1 +1,1 @@
-"""Python's own: threads, tasks, greenlets, signals, forks and exit. Knows nothing of ZooKeeper."""
+"""Help with Python itself: threads, tasks, greenlets, signals, forks and exit. Nothing here knows of ZooKeeper."""

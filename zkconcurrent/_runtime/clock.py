@@ -1,7 +1,8 @@
-"""The clocks, each bound once, as the library is imported; and dates, for people to read.
+"""The clocks, each bound once, at import; and dates for people to read.
 
-A test that replaces a clock of `time` must end no lease and no timeout. So no other module reads one there. And none of
-these is a function of `time` itself: freezegun replaces each of those in every module that has it.
+A test that replaces a clock of `time` must not end a lease or a timeout. So the library reads these clocks instead;
+only the modules of the command read those of `time`. And each clock here is a wrapper, not a function of `time` itself:
+freezegun replaces those functions in every module that has them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from functools import partial
 monotonic: Callable[[], float] = partial(time.monotonic)
 wall_clock: Callable[[], float] = partial(time.time)
 # The clock of leases goes on while the machine sleeps, as the server's does. On Linux that is the boot-time clock; on
-# macOS the system's monotonic clock does.
+# macOS, the system's monotonic clock.
 boot_clock = monotonic
 if hasattr(time, "clock_gettime"):
     boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def ago(seconds: float) -> datetime:
-    """Return when something began that has lasted `seconds` until now.
+    """Return the time at which something began that has lasted for `seconds`.
 
     If the thread is suspended after it has measured `seconds`, the result is too late, never too early.
     """

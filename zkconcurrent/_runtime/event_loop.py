@@ -4,7 +4,7 @@ The library blocks the calling thread, and a hold belongs to its thread. An even
 So while one task waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
 
 A notebook's kernel runs its cells in an event loop of its own. To the user, a cell without `await` is not a task: it
-may block, and the holds of all cells are one thread's.
+may block, and all cells share the holds of one thread.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _in_cell() -> bool:
-    """Return whether the innermost coroutine that runs is a notebook kernel's: its caller is a plain cell's code."""
+    """Return whether the innermost running coroutine is a notebook kernel's: the caller is a cell without `await`."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_flags & _AWAITS:
         frame = frame.f_back
@@ -71,7 +71,7 @@ def _in_cell() -> bool:
 
 
 def warn(text: str) -> None:
-    """Warn, with the line of the program that called the library."""
+    """Warn; the warning names the line of the program that called the library."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
         "zkconcurrent",

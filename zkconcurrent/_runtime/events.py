@@ -1,4 +1,4 @@
-"""Events for threads, which no error of a signal handler can keep from being set."""
+"""Events for threads; an error that a signal handler raises can't keep them from being set."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 
 
 class AutoResetEvent:
-    """An event for one thread, which looks again at each wake-up: a `threading.Event` of a single lock."""
+    """An event for one thread, which checks again at each wake-up: a `threading.Event` made of a single lock."""
 
     __slots__ = ("_lock",)
 
@@ -17,7 +17,7 @@ class AutoResetEvent:
 
     def set(self) -> None:
         """Wake the waiting thread; if none waits, the next wait returns at once."""
-        # A `suppress` would cost time for which the woken thread waits.
+        # Not `suppress`: the woken thread would wait for the time that it takes.
         try:
             self._lock.release()
         except RecursionError:  # a RuntimeError, too
@@ -35,7 +35,7 @@ class AutoResetEvent:
 
 
 class SteadyEvent(threading.Event):
-    """A `threading.Event` without the lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
+    """A `threading.Event` without its lock, which a signal handler's error in `set` or `wait` would leave taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SteadyEvent(threading.Event):
         sleeper = AutoResetEvent()
         self._sleepers.append(sleeper)
         try:
-            # It may have been set since the first look.
+            # The event may have been set since the check above.
             return self._is_set or sleeper.wait(-1 if timeout is None else max(0.0, timeout))
         finally:
             self._sleepers.remove(sleeper)

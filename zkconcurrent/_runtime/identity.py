@@ -26,8 +26,8 @@ HOST = socket.gethostname()
 Task: TypeAlias = "asyncio.Task[object]"
 """An owner that is a task. Only `aio` imports asyncio, which programs of threads do not need."""
 
-# The first number is above all results of `get_ident`, yet small enough to be hashed fast, as each acquire looks one
-# up.
+# The first number is above all results of `get_ident`, yet small enough to be hashed fast: each acquire looks up an
+# owner.
 _FIRST = 1 << 50
 
 
@@ -55,7 +55,7 @@ class _Number:
         if owner is None:
             return self
         mine = owner.__dict__
-        # R3, R4: each step takes effect once, even if a signal handler or a finalizer calls in between.
+        # R3, R4: each step takes effect once, even if a signal handler or a finalizer gets the number in between.
         life = mine.setdefault("life", _Life(next(_numbers), threading.get_ident()))
         _living[life.number] = life
         return mine.setdefault("number", life.number)
@@ -68,7 +68,7 @@ class _Owner(threading.local):
 
 
 of_thread: Callable[[], int] = partial(getattr, _Owner(), "number")
-"""Return the number of the calling thread or greenlet; no Python frame runs, except at the first use in each."""
+"""Return the number of the calling thread or greenlet; this runs a Python frame only at the first use in each."""
 
 
 class ReleasesAtEnd(Protocol):
@@ -94,7 +94,7 @@ class _TaskLife(_Life):
 
 
 def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
-    """Have the present and future holds of the running task at a path released when the task ends."""
+    """Have all holds of a task at a path, present and future, released when the task ends."""
     life = _living[owner]
     assert isinstance(life, _TaskLife)
     if life.held is None:
@@ -111,8 +111,8 @@ def _release_holds(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, 
     """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
-    # When the task is collected, this is called again. There must be nothing left then: a task that is done has ended
-    # its blocks.
+    # This is called again when the task is garbage collected, and must then find nothing left: a task that is done has
+    # ended its blocks.
     held.clear()
     if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
@@ -161,13 +161,13 @@ def is_task(owner: int) -> bool:
 
 
 def name(owner: int) -> str:
-    """Return what the owner is called, for the data of its nodes."""
+    """Return the owner's name, for the data of its nodes."""
     life = _living.get(owner)
     if isinstance(life, _TaskLife) and (task := life.task()) is not None:
         return str(task.get_name())
     # Do not use `threading.current_thread()`, which leaves a dummy for a thread that threading did not start. Do not
-    # use `enumerate()` either: every thread takes the lock of that as it ends, so a signal handler that stops the
-    # client there would hang.
+    # use `enumerate()` either: it takes a lock that every thread takes as it ends, so a signal handler that stops the
+    # client at that point would hang.
     number = ident(owner)
     thread = threading._active.get(number)  # type: ignore[attr-defined]
     return str(number) if thread is None else str(thread.name)
@@ -180,7 +180,7 @@ def ident(owner: int) -> int:
 
 
 def holds_of(owner: int) -> dict[str, Any]:
-    """Return the holds that the nodes of a waiting `owner` list, by the prefixes of the holds' own nodes."""
+    """Return the holds that an owner's nodes list while the owner waits, by the prefix of each hold's own node."""
     life = _living.get(owner)
     return {} if life is None else life.holds
 
@@ -209,7 +209,7 @@ _process = urandom(4).hex()
 
 
 def _after_fork_in_child() -> None:
-    """Forget what the parent's owners hold, and its name."""
+    """Forget what the parent's owners hold, and name this process anew."""
     global _process
     _process = urandom(4).hex()
     for life in list(_living.values()):

@@ -1,4 +1,4 @@
-"""What the interpreter must have: daemon threads, as kazoo and the library have several; greenlets from the start."""
+"""The checks of the interpreter: it must allow daemon threads; gevent, if used, must have patched it at the start."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def check_interpreter(handler: str = "") -> None:
         handler: the name of the client's handler.
 
     Raises:
-        RuntimeError: this is an isolated subinterpreter; the program, or the handler, is one of eventlet; or it is one
-            of gevent, which had not patched the program when the library was imported.
+        RuntimeError: this is an isolated subinterpreter; the program or the handler uses eventlet; or it uses gevent,
+            which had not patched the program when the library was imported.
     """
     by = _threads_by() + handler
     if "eventlet" in by:

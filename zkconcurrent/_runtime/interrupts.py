@@ -1,10 +1,10 @@
-"""Exceptions and calls that come at any line of the library, and the four rules by which it survives them.
+"""Exceptions and calls that come at any line of the library, and the four rules that let it survive them.
 
 The interpreter runs signal handlers and finalizers on top of whatever a thread does: between any two steps of its
 bytecode, so at any line. A handler or finalizer may raise an error there, as Ctrl-C raises KeyboardInterrupt, or may
 call the library again. Nothing prevents this: the program owns its signals, and a `finally` block may be struck as
-well. Still no node, hold or lock may be left for which other threads or clients would wait forever. So everything that
-needs a clean-up keeps to four rules. Comments cite them by name:
+well. Still, the library must not leave a node, hold or lock for which other threads or clients would wait forever. So
+everything that needs a clean-up keeps to four rules. Comments cite them by name:
 
 R1 Record before acting. Code notes what is about to exist (a ticket, a hold, a piece of work) before the request or the
    change that makes it exist. An interrupt in between then leaves something to be cleaned up, and nothing unknown.
@@ -34,7 +34,7 @@ from .._errors import ClientError
 TRIES = 100
 # When memory is exhausted, each try would fail at once; during the pause other threads may free some.
 MEMORY_PAUSE = 0.01  # seconds
-# More frames than any call of the library needs, apart from those of functions of the program.
+# More frames than any call of the library needs, without the frames of the program's functions.
 FRAMES = 30
 # Tuples, each within the next: `isinstance` recurses once for each.
 _NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
@@ -43,7 +43,7 @@ _OVERRIDABLE = ("__enter__", "__exit__", "acquire", "_acquire_for_block")
 
 
 def insist(step: Callable[[], object]) -> None:
-    """Run an idempotent step (R3) until it has come to its end, though up to `TRIES` errors strike it; raise the last.
+    """Run an idempotent step (R3) until it comes to its end, even if up to `TRIES` errors strike it; raise the last.
 
     An error that strikes before this function has begun leaves the step undone.
     """
@@ -101,13 +101,13 @@ def _go_deeper(frames: int) -> None:
 
 
 def check_not_interrupted(call: Any) -> None:
-    """Refuse to let a call wait, in a signal handler or a finalizer, for the very call that it has interrupted.
+    """In a signal handler or a finalizer, refuse a call that would wait for the very call that was interrupted.
 
-    That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
-    local variable named `call`, or the primitive in `self`.
+    The interrupted call is on the stack of the calling thread, and ends only when this one returns. Its frames have it
+    in a local variable named `call`, or the primitive in `self`.
 
-    The call of a task is not checked. A handler has no task, unless it runs an event loop of its own; and CPython
-    keeps every frame looked at, and its locals if they were read, for as long as the task waits.
+    The call of a task is not checked. A handler runs in a task only if it runs an event loop of its own; and CPython
+    would keep every frame that this looks at, with the locals that it reads, for as long as the task waits.
 
     Raises:
         ClientError: the thread was interrupted in a call at this path.
@@ -119,7 +119,7 @@ def check_not_interrupted(call: Any) -> None:
     while frame is not None:
         known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
         other, primitive = known.get("call"), known.get("self")
-        # A call that acquires several locks as one has a call for each of them.
+        # A call that acquires several locks as one consists of a call for each lock.
         parts = getattr(other, "calls", (other,))
         if call in parts:
             # This frame is one of the call's own. `_caller_of_library` has not passed over it, as a wrapper of another

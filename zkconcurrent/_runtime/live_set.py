@@ -22,9 +22,9 @@ class _Ref(ref[T]):
 
 
 class LiveSet(Generic[T]):
-    """A weak set; its members are equal only to themselves, whatever `==` and `hash()` say.
+    """A weak set that compares its members by identity, whatever their `==` and `hash()`.
 
-    A program may define these in a subclass of a lock.
+    A program may define both in a subclass of a lock.
     """
 
     __slots__ = ("_forget", "_refs")
@@ -42,7 +42,7 @@ class LiveSet(Generic[T]):
         self._forget = forget
 
     def add(self, member: T) -> None:
-        """Add a member, as the last; one that is there already keeps its place."""
+        """Add a member at the end; a member that is there already keeps its place."""
         made = _Ref(member, self._forget)
         made.key = id(member)
         self._refs[made.key] = made

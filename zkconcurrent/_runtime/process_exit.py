@@ -45,7 +45,7 @@ def end_with_process(client: int, session: Watched) -> None:
     """Have a session end with the process.
 
     Args:
-        client: the id of the session's client. The client lives as long as the session, so no other has its id.
+        client: the id of the session's client. The client lives as long as the session, so no other client has this id.
         session: the session, kept weakly.
     """
     _exit_with_multiprocessing()
@@ -59,13 +59,13 @@ def living_sessions() -> list[Watched]:
 
 
 def waits_for_library() -> bool:
-    """Return whether the program has ended, and the interpreter waits for threads of the library alone."""
+    """Return whether the program has ended, and the interpreter waits only for threads of the library."""
     left = _threads_left()
     return not (threading.main_thread().is_alive() or any(not each.name.startswith(_OURS) for each in left))
 
 
 def _threads_left() -> list[threading.Thread]:
-    """Return the threads for which the interpreter waits before it exits, without the caller and the main thread."""
+    """Return the threads for which the interpreter waits before it exits, except the caller and the main thread."""
     others = threading.current_thread(), threading.main_thread()
     return [each for each in threading.enumerate() if not each.daemon and each not in others]
 
@@ -93,7 +93,7 @@ def _silence_daemon_threads() -> None:
 
 
 class _OpenStreams(logging.Filter):
-    """Hands a record to the handlers whose streams are open or, if none is, to standard error.
+    """Hands a record to the handlers whose streams are open or, if no stream is open, to standard error.
 
     A program may have closed a stream before the exit, as pytest does after each test.
     """
@@ -115,7 +115,7 @@ class _OpenStreams(logging.Filter):
 
 
 def _log_to_open_streams() -> None:
-    """Have what the library logs from here on, such as a delete that fails, go to streams that are open."""
+    """From here on, send what the library logs, such as a delete that fails, only to streams that are open."""
     for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "zkconcurrent"]:
         logging.getLogger(name).addFilter(_OpenStreams())
 
@@ -129,10 +129,10 @@ def _exit_with_multiprocessing() -> None:
 
 
 def _at_exit_of_child() -> None:
-    """Delete the nodes once the child's threads have ended: they may hold locks."""
+    """Delete the nodes once the child's threads have ended: until then they may hold locks."""
     if _threads_left():
-        # This can't wait here: the threads of executors end only when the child itself waits for them, after this. The
-        # child waits for the new thread, too.
+        # Do not wait here: the threads of executors end only when the child itself waits for them, after this function.
+        # The child waits for the new thread, too.
         threading.Thread(target=_at_end_of_threads, name=f"{_OURS}exit").start()
     else:
         _at_exit()
@@ -153,7 +153,7 @@ def _after_fork_in_child() -> None:
 
 
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
-# The number of forks of the process that has registered its end with multiprocessing.
+# The value of `this_process.forks` in the process that has registered its end with multiprocessing.
 _forks: int | None = None
 # Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
 closers: list[Callable[[float], None]] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ForwardRef, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from typing_extensions import Self as Self
 else:
-    # Python 3.10 has none. The annotations that name it must resolve there, too.
+    # Python 3.10 has no `Self`, but the annotations that name it must resolve there, too.
     Self = getattr(typing, "Self", TypeVar("Self"))
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def public(made: T) -> T:
 
 
 class Named:
-    """A class that is known, with all classes that the library derives from it, by its public name."""
+    """A base class: the classes that the library derives from it are known by their public names."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -42,9 +42,9 @@ class Named:
 
 
 def _read_in(home: str, annotation: object) -> object:
-    """Return an annotation whose names are those of the file `home`.
+    """Return an annotation whose names are looked up in the module `home`.
 
-    `typing.get_type_hints`, pydantic and others would look for the names in the module that the class names.
+    `typing.get_type_hints`, pydantic and others would look for them in the module that the class names.
     """
     text = getattr(annotation, "__forward_arg__", annotation)
     return ForwardRef(text, is_argument=False, module=home, is_class=True) if isinstance(text, str) else annotation

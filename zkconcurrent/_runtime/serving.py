@@ -1,6 +1,6 @@
 """The threads on which a call would wait for itself: those that serve others, and those that call listeners.
 
-A program's code does run on the first, too: the garbage collector runs finalizers on any thread.
+The program's code may run even on a thread that serves others: the garbage collector runs finalizers on any thread.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from .stacks import frames_from
 
 threads: set[int] = set()
-"""The numbers of those that serve others, as `threading.get_ident` returns them."""
+"""The numbers of the threads that serve others, as `threading.get_ident` returns them."""
 
-# The threads that may be calling listeners now: an interrupt may leave one behind.
+# The numbers of the threads that may be calling listeners now: an interrupt may leave a number behind.
 _calling: set[int] = set()
 
 
 @contextmanager
 def serving() -> Iterator[None]:
-    """Have the calling thread be one of them within the block."""
-    # Each step is atomic, so no lock is needed for which a finalizer could wait.
+    """Count the calling thread among those that serve others, within the block."""
+    # Each step is atomic, so this needs no lock, for which a finalizer could wait.
     threads.add(threading.get_ident())
     try:
         yield
@@ -32,7 +32,7 @@ def serving() -> Iterator[None]:
 
 
 def call_listeners(calls: Callable[[], object]) -> None:
-    """Run what calls listeners, which `in_listener` then tells from all others."""
+    """Run a function that calls listeners, so that `in_listener` recognizes them."""
     _calling.add(threading.get_ident())
     try:
         calls()
@@ -52,5 +52,5 @@ def in_listener() -> bool:
 
 _CALLS = call_listeners.__code__
 if hasattr(os, "register_at_fork"):
-    # A forked child has none of them, and a thread of its own may have the number of one.
+    # A forked child has none of these threads, and a thread of its own may have the number of one of them.
     os.register_at_fork(after_in_child=threads.clear)

@@ -1,4 +1,4 @@
-"""Stacks: the frames and generators of one, and the stacks of other threads, read without garbage collection.
+"""The frames and generators of a stack; and the stacks of other threads, read without garbage collection.
 
 CPython 3.11 makes the object of a frame on demand, and that allocation may collect garbage. A finalizer then lets other
 threads run, and the thread whose stack is read may return from this very frame: the reader gets an object of any type,
@@ -45,7 +45,7 @@ def read_stacks() -> Iterator[None]:
 
 
 def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and those that have called it, the innermost first."""
+    """Yield a frame and its callers, the innermost first."""
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -54,8 +54,8 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 def in_generator() -> bool:
     """Return whether the block that the caller begins is in a generator, so that another thread or task may end it.
 
-    FastAPI runs the two halves of a dependency that yields on any threads of a pool, and asyncio closes an asynchronous
-    generator in a task of its own.
+    FastAPI may run the two halves of a yielding dependency on different threads of a pool, and asyncio closes an
+    asynchronous generator in a task of its own.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not frame.f_code.co_flags & _YIELDS:

@@ -1,7 +1,7 @@
 """This process: its number, the number of forks since the import, and the random names and choices that it makes.
 
 A program may seed `random`, and a test may patch `uuid`, `random` and `os`: none of that changes what was bound when
-the library was imported. A forked child goes on with other names than its parent and its siblings.
+the library was imported. A forked child makes other names than its parent and its siblings.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from random import SystemRandom
 from uuid import UUID
 
 choices = SystemRandom()
-"""What draws wherever there is a choice."""
+"""Makes all random choices."""
 
 forks = 0
-"""How many forks lie between the import and this process: what notes this number knows whether it is of its parent."""
+"""How many forks lie between the import and this process. An object that notes this number can detect a later fork."""
 
 
 def new_uuid() -> str:

@@ -9,8 +9,8 @@ comes elsewhere, before the loop has returned, the loop abandons the call: this 
 
 Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
 each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and does not call
-it again. Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise an
-error, and that error must leave the call.
+`why_end` again. Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise
+an error, and that error must leave the call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Resumable(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
-        settled: nothing is left to do, or only to wait for the end.
+        settled: nothing is left to do, except perhaps to wait for the end.
         path: the primitive's path.
         wake: see `begin`.
         owned_locks: the locks of sessions that its thread had taken already when the call was made.
@@ -103,7 +103,7 @@ def wait(call: Resumable, steps: Steps[T], event: AutoResetEvent | None = None) 
     Args:
         call: the call.
         steps: its steps.
-        event: this call alone uses it; the link makes one, if not given.
+        event: an event that only this call uses; if it is not given, the link makes one.
     """
     if not call.settled:
         check_depth(FRAMES)
@@ -152,7 +152,7 @@ def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | 
 
 
 def end_early(call: Resumable, why: WhyEnd) -> bool:
-    """End a call by an error, unless something else has ended it; return whether this has. Any thread may call this."""
+    """End a call with an error, unless something else has ended it; return whether this did. On any thread."""
     # R4: another thread, or an interrupt, may end the wait at the same moment.
     ended = vars(call).setdefault("why_end", why) is why
     call.wake()
@@ -162,14 +162,14 @@ def end_early(call: Resumable, why: WhyEnd) -> bool:
 
 
 def ends_by_itself(call: Resumable) -> None:
-    """Keep anything else from ending a call that has begun to clean up: it must raise the error that has ended it."""
+    """Let nothing else end a call that has begun to clean up: the call must raise the error that has ended it."""
     call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Resumable, event: AutoResetEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
-    A signal handler or finalizer may have interrupted its thread where that has the lock of a session, and may wait for
+    A signal handler or finalizer may have interrupted its thread while it had the lock of a session, and may wait for
     something that another thread must do. So this releases the lock during the sleep. The other threads then see the
     same half-done step as the handler; the session allows for that: see the head of `_engine/session.py`.
     """
@@ -266,11 +266,11 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
-    """Run steps that must come to their end: an error that is raised at a sleep goes to `strike`, and they sleep on.
+    """Run steps that must come to their end: an error raised at a sleep goes to `strike`, and the steps sleep on.
 
     So the steps need not begin anew, however often the task is cancelled or Ctrl-C is pressed. An error that strikes at
     any other line leaves the steps, as everywhere. After `TRIES` sleeps in a row that ended with an `Exception`, the
-    next one leaves the steps, too: the sleep itself may be broken.
+    next `Exception` leaves the steps, too: the sleep itself may be broken.
     """
     tries = 0
     try:
@@ -296,7 +296,7 @@ def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-    """Have an event loop call a function, unless it is closed; on any thread."""
+    """Have an event loop call a function, unless the loop is closed. Any thread may call this."""
     try:
         loop.call_soon_threadsafe(function)
     except RuntimeError:

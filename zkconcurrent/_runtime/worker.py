@@ -29,7 +29,7 @@ class Worker:
         return bool(self._right)
 
     def start(self, spawn: Callable[[Callable[[], None]], object], work: Callable[[], None]) -> None:
-        """Start a thread, unless one works: that one checks for new work before it ends.
+        """Start a thread, unless one is working: that thread checks for new work before it ends.
 
         Args:
             spawn: starts a thread that calls a function.

@@ -20,14 +20,14 @@ class AtomicLong(BaseValue):
     change may or may not be applied.
 
     Layout:
-        `<path>`, PERSISTENT, with the number in eight bytes, as Curator's DistributedAtomicLong has it;
+        `<path>`, PERSISTENT, with the number in eight bytes, as Curator's DistributedAtomicLong stores it;
         `<path>/receipts/<uuid>`, PERSISTENT, one for each concurrent change of a client: its threads share one, and so
-        do the tasks of an event loop; `<path>/lock`, the queue of clients that have met conflicts, as a `Lock`'s. The
-        nodes above are containers.
+        do the tasks of an event loop; `<path>/lock`, the queue of clients that have met conflicts, laid out as a
+        `Lock`. The nodes above are containers.
 
     Invariant:
         Every change is one request, which is conditional on the versions of the number and of the client's receipt. So
-        each change is applied once, to the number on which it was decided.
+        each change is applied once, to the number that it is based on.
 
     Cost:
         `get`: 2 reads in one round trip. A change: one write, in one round trip; after a conflict with another client,
@@ -69,7 +69,7 @@ class AtomicLong(BaseValue):
             TypeError: the value is not an int.
             OverflowError: the value needs more bits than the number has.
             OutcomeUnknownError: the reply was lost, and so was the receipt that shows whether the change was applied;
-                or the client was stopped before it could be read.
+                or the client was stopped before it could read the receipt.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path has other data, or other children.
         """
@@ -106,11 +106,11 @@ class AtomicLong(BaseValue):
         return self._change(decide)
 
     def update(self, func: Callable[[int], int]) -> int:
-        """Replace the number by a function's result; return the new number.
+        """Replace the number with a function's result; return the new number.
 
         Args:
-            func: takes the present number, returns the new one. It is called again after a conflict. It must not change
-                this number by other calls.
+            func: takes the current number and returns the new one. It is called again after a conflict. It must not
+                change this number by other calls.
 
         Raises:
             TypeError: `func` is not callable, or is a coroutine function.
@@ -136,7 +136,7 @@ class AtomicLong(BaseValue):
 
 
 class AtomicInteger(AtomicLong):
-    """An `AtomicLong` of 32 bits, with the bytes of Curator's DistributedAtomicInteger and SharedCount.
+    """An `AtomicLong` of 32 bits, stored in the same bytes as Curator's DistributedAtomicInteger and SharedCount.
 
     Args:
         client: see `AtomicLong`.

@@ -32,8 +32,8 @@ class Barrier(Primitive):
 
     A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
     ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party that
-    arrives while a generation is complete waits for the next. All parties that reach ZooKeeper within a third of the
-    session timeout learn the same outcome.
+    arrives when a generation already has all its parties waits for the next one. All parties that reach ZooKeeper
+    within a third of the session timeout learn the same outcome.
 
     A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
     broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the
@@ -41,13 +41,13 @@ class Barrier(Primitive):
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
-        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in
-        it `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left; removed when a later generation
+        begins. In it, `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
-        A generation trips only while the nodes of its first `parties` parties, without those that have left, all exist:
-        every living party passes, or none does. A party's node is created only in the current generation, and only if
-        that is not broken.
+        A generation trips only while the nodes of its first `parties` parties, not counting those that have left, all
+        exist: every living party passes, or none does. A party's node is created only in the current generation, and
+        only if that is not broken.
 
     Cost:
         To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, or 3 for the first party. Each arrival
@@ -111,14 +111,14 @@ class Barrier(Primitive):
             The arrival index, from 0 to `parties - 1`, a different one for each party.
 
         Raises:
-            threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Or the caller's
-                timeout passes or its session ends, and either the barrier has not tripped, or no reply shows in time
-                whether it has: within a third of the session timeout or, while an action runs, within all of it.
+            threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Also if the
+                caller's timeout passes or its session ends, unless a reply shows in time that the barrier has tripped:
+                within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
             ForeignNodeError: the path has other nodes or data.
-            ClientError: the client can't be used here; or the caller is the action for which the barrier waits, through
-                this object or another one of its path.
+            ClientError: the client can't be used here; or the action that the barrier waits for makes this call,
+                through this object or another one with the same path.
         """
         if timeout is None:
             timeout = self._timeout
@@ -162,7 +162,7 @@ class Barrier(Primitive):
         return came
 
     def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
-        """Finish a party's wait: run the action, or learn or decide the outcome. Return as the party's wait does."""
+        """Finish a party's wait: run the action, or learn or decide the outcome. Return as the recipe `wait` does."""
         now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
             self._act(party)
@@ -184,7 +184,7 @@ class Barrier(Primitive):
             call.wait(call.run(give_up(party)))
 
     def _departing(self, call: Call, party: Party, error: BaseException, late: deque[BaseException]) -> Steps[None]:
-        """Have a party leave the barrier after its wait was interrupted or has failed; no other party counts it then.
+        """Have a party leave the barrier after its wait was interrupted or has failed; no other party then counts it.
 
         `late` gets further interrupts. If ZooKeeper is out of reach, or does not reply for a third of the session
         timeout, others may still count it.
@@ -216,7 +216,7 @@ class Barrier(Primitive):
             call.abandon()
 
     def reset(self) -> None:
-        """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
+        """Begin a new generation, even if the barrier is broken; parties that wait get BrokenBarrierError."""
         return self._run(reset(self._view), discard_result)
 
     def abort(self) -> None:

@@ -143,7 +143,7 @@ class Condition(Primitive):
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true or the timeout passes; return the predicate's last result.
 
-        As in `threading`, a timeout of zero or less makes one `wait`, in which others may hold the lock.
+        As in `threading`, a timeout of zero or less still makes one `wait`, during which others may hold the lock.
 
         Raises:
             TypeError: the predicate is not callable, or is a coroutine function.
@@ -189,8 +189,8 @@ class Condition(Primitive):
             except BaseException as error:
                 late = struck = error
                 # An error that strikes at every try does not come from an interrupt, but, for example, from too deep a
-                # recursion. So the tries are limited. Interrupts of the wait do not count: they may come as long as it
-                # lasts.
+                # recursion. So the tries are limited. Interrupts of the wait do not count: they may come for as long as
+                # the wait lasts.
                 tries = tries + 1 if wait.begun == begun or isinstance(error, Exception) else 0
         if late is not None:
             raise late
@@ -205,7 +205,7 @@ class Condition(Primitive):
     # -- notifying -----------------------------------------------------------------------------------------------
 
     def notify(self, n: int = 1) -> None:
-        """Wake the `n` waiters of all processes that have waited longest, or all if there are fewer.
+        """Wake the `n` waiters that have waited longest, in all processes, or all if there are fewer.
 
         The call returns when the server has replied to each delete. If the outcome of a delete stays unknown, the call
         may wake one waiter more than `n`, never one fewer.

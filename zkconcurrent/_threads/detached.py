@@ -34,7 +34,7 @@ class DetachedState(PathState):
     Attributes:
         stories: for each owner, the reports to listeners about holds that were acquired through this client. One hold
             has several if several threads have waited for it.
-        releases: the releases that tasks have begun and that run in the background, as `aio` keeps them.
+        releases: the releases that tasks have begun, and that `aio` runs in the background.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -46,7 +46,7 @@ class DetachedState(PathState):
 class DetachedLock(QueuedPrimitive, Acquirable[None]):
     """A lock that a named owner holds until it is released, even if the process dies or loses its session.
 
-    The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
+    The program chooses the owner's name, such as a job's name. All threads and processes with that name are one owner:
     an `acquire` while the owner holds the lock returns True at once, and one `release` by any of them ends the hold. So
     a program that is started again continues with its hold. Two programs that must exclude each other need two names.
 
@@ -55,8 +55,8 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
 
     Layout:
         `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits: the znodes of a
-        `Lock`. The holder's node is PERSISTENT. It has the number of the ephemeral node that queued for it; the `multi`
-        that creates it deletes that node. The path itself is a container.
+        `Lock`. The holder's node is PERSISTENT. It has the number of the ephemeral node that queued for the lock, and
+        the `multi` that creates it deletes that ephemeral node. The path itself is a container.
 
     Invariant:
         As `Lock`. On one path, a `DetachedLock`, a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each
@@ -109,8 +109,8 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival across all processes.
 
-        If the owner holds the lock already, the call returns True at once. It looks when it begins, and again when its
-        node is the next in the queue. If an interrupt strikes just as the call returns, the lock may stay held, as
+        If the owner holds the lock already, the call returns True at once. It checks this when it begins, and again
+        when its node is next in the queue. If an interrupt strikes just as the call returns, the lock may stay held, as
         after a kill.
 
         Args:
@@ -160,7 +160,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         return self._path_state.stories.get(self._owner, [])
 
     def _begin_story(self, story: Story) -> None:
-        """Note for the listeners that an acquire has got the lock, unless the owner had it all along."""
+        """Record for the listeners that an acquire has got the lock, unless the owner held it all along."""
         assert self._held is not None
         if story.waits or all(other.token != self._held.token for other in self._stories()):
             self._path_state.stories[self._owner].append(story)
@@ -251,11 +251,11 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         return held.token
 
     def hold_count(self) -> int:
-        """Return 1 from an `acquire` of this object to its `release`, else 0. Sends nothing."""
+        """Return 1 between this object's `acquire` and its `release`, otherwise 0. Sends nothing."""
         return int(self._mine() is not None)
 
     def _mine(self) -> Detached | None:
-        """Return the hold that this object has acquired; it stays with the parent of a forked process."""
+        """Return the hold that this object has acquired; None in a forked child: the hold stays with the parent."""
         return None if self._session.forked else self._held
 
     def _kept(self) -> Iterable[Possession]:

@@ -42,13 +42,14 @@ class Dict(MapBase, MutableMapping[str, V]):
     raises because of a change, and may or may not show later changes.
 
     Layout:
-        `<path>`, PERSISTENT, whose version counts the entries created and deleted; `<path>/entries/<key>`, PERSISTENT,
-        or EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL,
-        one for each of a client's concurrent writes. The nodes above are containers.
+        `<path>`, PERSISTENT, whose version counts the entries created and deleted; `<path>/entries/<key>`, PERSISTENT
+        (EPHEMERAL if `ephemeral`), with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL, one
+        for each of a client's concurrent writes. The nodes above are containers.
 
     Invariant:
         Each write is applied once, even if its reply is lost: it is one request that also writes the client's own
-        writer, in a known version. `replace` and `remove` with an old value, `setdefault` and `pop` are atomic.
+        writer node, on condition of that node's version. `replace` and `remove` with an old value, `setdefault` and
+        `pop` are atomic.
 
     Cost:
         A read: nothing. `d[k] = v` and `del d[k]`: one write. `setdefault`: one write or two reads; `replace` with an
@@ -58,7 +59,7 @@ class Dict(MapBase, MutableMapping[str, V]):
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
-        path: the map's path; the first write makes the missing nodes.
+        path: the map's path; the first write creates the missing nodes.
         codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
             `decode`. Each read decodes the value again, so changing a returned object changes nothing else.
         ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
@@ -156,7 +157,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     @overload
     def replace(self, key: str, old: V, new: V, /) -> bool: ...
     def replace(self, key: str, old: V, new: V = _MISSING, /) -> bool:
-        """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
+        """Replace a key's value: `replace(key, value)` if the key exists, `replace(key, old, new)` if it has `old`.
 
         Atomic: of several clients that replace the same value, one succeeds.
 
@@ -233,7 +234,7 @@ class _Items(ItemsView[str, V]):
 
 
 class _Values(ValuesView[V]):
-    """The values."""
+    """A view of the values."""
 
     _mapping: Dict[V]
 

@@ -58,7 +58,7 @@ class DoubleBarrierState(PathState):
         self.inside.clear()
 
     def forsake(self, owner: int) -> None:
-        """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
+        """Leave a party's node for the keeper to delete. Takes no lock, as the party's task may be thrown away."""
         ticket = self.inside.get(owner)
         if ticket is not None and ticket.state is State.QUEUED and not self.session.forked:
             self.session.dropped.append(LeftTickets([], [ticket]))
@@ -74,7 +74,7 @@ class DoubleBarrierState(PathState):
 
 
 def _drop_collected(dropped: deque[LeftTickets], path: str, inside: dict[int, Ticket]) -> None:
-    """Queue the work of a finalizer. Do nothing else, as it may run at any line."""
+    """Queue the work of a finalizer. Do nothing else, as a finalizer may run at any line."""
     if inside:
         why = f"the last object of {path!r} was garbage collected while a party was inside"
         dropped.append(LeftTickets([], list(inside.values()), why))
@@ -95,12 +95,12 @@ class DoubleBarrier(Primitive):
     Layout:
         `<path>/_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits or is inside;
         `<path>/ready`, PERSISTENT, while parties are inside: the znodes of Curator's DistributedDoubleBarrier, which
-        allows a party any name. The path itself is a container, whose version counts the decisions.
+        lets a party's node have any name. The path itself is a container, whose version counts the decisions.
 
     Invariant:
         A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
-        when it finds that all parties which `ready` let in are gone. A late party makes `ready` anew, with a check that
-        one of the others is inside. A party gives up waiting only while there is no `ready`.
+        when it finds that all parties which `ready` let in are gone. A late party deletes `ready` and creates it
+        again, on condition that one of the others is inside. A party gives up waiting only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
@@ -136,14 +136,14 @@ class DoubleBarrier(Primitive):
     def enter(self, timeout: float | None = None) -> bool:
         """Enter; wait until enough parties have arrived.
 
-        An exception such as KeyboardInterrupt ends the call once the party has withdrawn, so that no other party enters
-        by counting it. If the others have entered with it already, it leaves. The call waits a third of the session
-        timeout at most for that, and not while ZooKeeper is out of reach.
+        An exception such as KeyboardInterrupt ends the call once the party has withdrawn, so that no other party counts
+        it and enters. If the others have already entered with it, it leaves. For this, the call waits at most a third
+        of the session timeout, and not while ZooKeeper is out of reach.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. If
-                replies are late, the call waits up to a third of the session timeout for its first look at the
-                barrier, and then as long for a reply that shows whether the others have entered with the caller.
+            timeout: how long to wait for the others, in seconds; None waits forever, zero or less makes one attempt. If
+                replies are late, the call waits up to a third of the session timeout for its first read of the
+                barrier, and as long again for the reply that shows whether the others have entered with the caller.
 
         Returns:
             Whether the caller is inside. If False, the attempt leaves no node behind.
@@ -152,7 +152,7 @@ class DoubleBarrier(Primitive):
             RuntimeError: this thread is inside already; or the caller is a signal handler or finalizer that has
                 interrupted this thread's own `enter`.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            ForeignNodeError: `ready` has children, which no double barrier makes.
+            ForeignNodeError: the path has other nodes or data, or `ready` has children.
             ClientError: the client can't be used here.
         """
         deadline, owner = self._until(timeout), self._identity()
@@ -187,7 +187,7 @@ class DoubleBarrier(Primitive):
             BaseException: the last interrupt, once the party has withdrawn or, if the barrier had opened, has left.
         """
         strikes = deque([] if struck is None else [struck], maxlen=1)
-        # An interrupted call does not wait for a reconnect; the keeper deletes the node after it.
+        # An interrupted call does not wait for a reconnect, after which the keeper deletes the node.
         began = self._session.now()
         until = began if struck is not None or not ticket.sent else began + self._session.reply_patience
         del struck
@@ -209,8 +209,8 @@ class DoubleBarrier(Primitive):
         When the call returns or raises, the caller is outside in any case.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. After that,
-                the call waits at most a third of the session timeout more for the reply to its own leave.
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. After the
+                timeout, the call waits up to a third of the session timeout for the reply to its own leave.
 
         Returns:
             Whether all have left; False at the deadline.
@@ -238,7 +238,7 @@ class DoubleBarrier(Primitive):
         """Return the ticket of the caller's party, if it is inside."""
         ticket = self._path_state.inside.get(owner)
         if ticket is not None and ticket.state is State.DISCARDED:
-            # An interrupt struck the end of the party's leave, before the party was forgotten.
+            # An interrupt struck at the end of the party's leave, before the party was forgotten.
             self._path_state.inside.pop(owner, None)
             return None
         return ticket
@@ -250,7 +250,7 @@ class DoubleBarrier(Primitive):
             try:
                 left = yield from call.run(leave(ticket, wait=wait), deadline)
                 if left is None and deadline is not None:
-                    # The first look may have waited for its replies past the deadline already.
+                    # The first read may already have waited for its replies past the deadline.
                     until, since = deadline + self._session.reply_patience, deadline
             except (Requeue, ZkConcurrentError, GeneratorExit):
                 raise

@@ -1,4 +1,4 @@
-"""`Election`: one of the candidates of all processes that open the same path leads."""
+"""`Election`: among all processes that open the same path, one candidate leads."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Term(HeldByThread):
         self._leader_lock: LeaderLock = leader_lock
 
     def publish(self, data: bytes) -> None:
-        """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
+        """Replace the data of the leader's node, which are at first the candidate's id. Waits for ZooKeeper.
 
         All candidates and observers see the data. In this candidate's next term, the node has the id again.
 
         Raises:
             TypeError: the data are not bytes.
-            LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
+            LockLostError: the term was lost, before or during the call; observers may have seen the data.
             RuntimeError: the term has ended; or the layout is `latch`: a LeaderLatch of Curator that waits behind a
                 rewritten node misses the delete of that node.
             RefusedError: the data are larger than the client's `max_request` allows.
@@ -50,7 +50,7 @@ class Term(HeldByThread):
 
 
 class Leading:
-    """A `with` block that leads; `Election.lead` makes it."""
+    """A `with` block in which the caller leads; `Election.lead` returns it."""
 
     def __init__(self, leader_lock: LeaderLock, timeout: float | None) -> None:
         if timeout is not None:
@@ -96,7 +96,7 @@ class Leading:
 
 
 class Election(PickledByPath):
-    """An election: one of the candidates of all processes that open the same path leads, in the order of arrival.
+    """An election: of all processes that open the same path, one candidate leads, in the order of arrival.
 
     A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
     in the background: `stand` begins a candidacy. A thread of the library keeps the candidacy up, through losses and
@@ -104,8 +104,8 @@ class Election(PickledByPath):
 
     Layout:
         `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
-        Curator's LeaderSelector. `latch`: `<path>/_c_<uuid>-latch-<sequence>`, those of its LeaderLatch. A node's data
-        are the candidate's id as UTF-8, or what the leader has published. The path itself is a container.
+        Curator's LeaderSelector. `latch`: `<path>/_c_<uuid>-latch-<sequence>`, the znodes of Curator's LeaderLatch. A
+        node's data are the candidate's id as UTF-8, or what the leader has published. The path itself is a container.
 
     Invariant:
         The candidate with the lowest sequence number leads; each other candidate watches only the node ahead of it.
@@ -118,10 +118,10 @@ class Election(PickledByPath):
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
-        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>#<hex>`, where eight
-            random digits make it unique, as containers may have the same host and process.
-        layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
-            other.
+        id: the candidate's name, which all candidates see, Java's included; None stands for `<pid>@<host>#<hex>`. Its
+            eight random digits make it unique, as two containers may have the same host name and process id.
+        layout: `"selector"` or `"latch"`; all processes must give the same, as candidates of different layouts do
+            not exclude each other.
         label: as for `Lock`, but it is not written into the nodes: these have the id.
 
     Raises:
@@ -172,7 +172,7 @@ class Election(PickledByPath):
 
         Raises:
             TimeoutError: another candidate still led at the deadline. The start of the block raises this, and all other
-                errors but the next.
+                errors except LockLostError.
             LockLostError: the term was lost. The end of the block raises this, unless an interrupt leaves the block.
             RuntimeError: the thread leads already, or its client stands; so the thread would wait for itself.
             ValueError, OverflowError: as `Lock.acquire`.
@@ -196,7 +196,7 @@ class Election(PickledByPath):
             return func(*args, **kwargs)
 
     def leader_only(self, function: Callable[P, T]) -> Callable[P, T | None]:
-        """Decorate a function, such as a scheduler's job, so that calls do something only in the process that leads.
+        """Decorate a function, such as a scheduler's job, so that only the process that leads runs it.
 
         While this client's candidacy does not lead, or ZooKeeper is out of reach, a call returns None at once, and
         sends nothing. A term that is lost while the function runs does not stop the function: fence what it writes.
@@ -205,7 +205,7 @@ class Election(PickledByPath):
             TypeError: the function can't be called, or is a coroutine function.
             LockLostError: on a call: the term was lost while the function ran, so another process may have run it, too.
             RuntimeError: on a call: the client has never stood at this path; or it withdrew while the function ran.
-            Exception: on a call: those of the function, and of `wait`.
+            Exception: on a call: what the function or `wait` raises.
         """
         check_callable("function", function, "use aio.Election")
 
@@ -232,7 +232,7 @@ class Election(PickledByPath):
         return self._leader_lock.stand()
 
     def withdraw(self) -> None:
-        """End the candidacy that `stand` has begun, and its term if there is one; otherwise do nothing.
+        """End the candidacy that `stand` has begun, and its term, if any; without a candidacy, do nothing.
 
         The call first sets the term's `lost`, so that threads that work for the term notice. Then it waits until the
         node is gone, for a third of the session timeout at most. If ZooKeeper is out of reach, the library deletes the
@@ -261,8 +261,8 @@ class Election(PickledByPath):
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            RuntimeError: the client has never stood at this path; or the calling thread leads in a block, and would
-                wait for itself, as there is no timeout.
+            RuntimeError: the client has never stood at this path; or there is no timeout, and the calling thread leads
+                in a block, so it would wait for itself.
             ClientError: the client can't be used here; the candidacy has ended; or the caller is a finalizer that would
                 wait, without a timeout, for the thread that it has interrupted.
             ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.

@@ -14,11 +14,11 @@ class Event(Primitive):
     """A flag that all processes see. It outlives the process that set it.
 
     Layout:
-        `<path>`, PERSISTENT, with the data `<epoch> set` or `<epoch> clear`; the epoch is how often the flag went from
-        clear to set. The nodes above are containers.
+        `<path>`, PERSISTENT, with the data `<epoch> set` or `<epoch> clear`; the epoch counts how often the flag went
+        from clear to set. The nodes above are containers.
 
     Invariant:
-        Every write is conditional on the version of the node on which it was decided. So the epoch counts each set
+        Every write is conditional on the version of the node that it is based on. So the epoch counts each set
         once, even if replies are lost, and a waiter learns of every set since its wait began, even if the flag is clear
         again.
 

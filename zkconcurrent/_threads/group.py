@@ -138,7 +138,7 @@ class BaseMembership:
         return self
 
     def _make_way(self, call: Call) -> bool:
-        """End this membership for another one with its id, whose `call` is woken then; return whether it has ended."""
+        """End this membership for a new one with its id, and then wake `call`; return whether it has ended already."""
         if self._member.wanted:
             raise ValueError(
                 f"this client is a member {self.id!r} of the group {self._state.path!r} already: give another id"
@@ -237,7 +237,7 @@ class Membership(BaseMembership):
 
     @property
     def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
+        """A `threading.Event` that is set when the membership has ended for good without `leave()`.
 
         It is set if another client took the id while the session was expired, or deleted the node and took the id; if
         the client is stopped; or if ZooKeeper refuses to create the node again. The library also logs a warning, unless
@@ -290,7 +290,7 @@ class Group(Primitive):
         membership, one after the other.
 
     Cost:
-        `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
+        `join`: 1 write, and 1 read with a watch that `join` does not wait for; each reconnect repeats the read.
         `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: before it waits, it
         reads the list and all members once. A change wakes each observer, which reads them once more; twice, if a
         member came or went. Each membership has its own thread in the library, which mostly sleeps.
@@ -345,7 +345,7 @@ class Group(Primitive):
         return self._await(call, steps)
 
     def _begin_join(self, kind: type[M], data: bytes | None, name: str | None, wait: float) -> tuple[M, Call, Steps[M]]:
-        """Return a new membership of that class, and the call that begins it."""
+        """Return a new membership of that class, the call that begins it, and the call's steps."""
         name = check_id(self._path, name)
         check_timeout(True, wait, "wait")
         if wait < 0:
@@ -362,7 +362,7 @@ class Group(Primitive):
         return self._run(members(self._path), dict)
 
     def observe(self, timeout: float | None = None) -> Iterator[dict[str, bytes]]:
-        """Yield what `members` returns: at once, and then each time that it has changed.
+        """Yield what `members` returns: at once, and again after each change.
 
         Changes that follow each other quickly may be seen as one.
 

@@ -94,8 +94,8 @@ class CountDownLatch(Primitive):
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is not a latch's, or has other children: no such node is deleted.
-                Of more than 1,000 counts, some may be gone.
+            ForeignNodeError: the node at the path is not a latch's, or has other children; no such node is deleted.
+                If there were more than 1,000 counts, some of them may be gone.
         """
         tree = Tree(self._path, "CountDownLatch", partial(read, self._path), {self._path: CHILD.fullmatch})
         return self._run(destroy(tree), self._destroyed)

@@ -30,10 +30,10 @@ class Lock(RevocableLock):
             hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times; then other
             processes get their turn. These holds share one node, so they have the same fencing token.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
-        on_suspect: called with the lock, and for how many seconds it surely lasts, on a thread of its own, each time
-            that `suspect` becomes True.
-        on_revoke: called with the lock, on a thread of its own, once for each time that a client asks the holder to let
-            go: by `revoke()`, or by Curator's `Revoker`.
+        on_suspect: called with the lock, and the number of seconds that its hold surely lasts, on a thread of its own,
+            each time `suspect` becomes True.
+        on_revoke: called with the lock, on a thread of its own, once each time a client asks the holder to let go, by
+            `revoke()` or by Curator's `Revoker`.
         on_deadlock: what to do about a wait that closes a deadlock with others of any process. "warn" logs it. "raise"
             also ends a wait with `DeadlockError`: this one or, if the wait that closed the deadlock has "warn", another
             with "raise".
@@ -83,7 +83,7 @@ class Lock(RevocableLock):
         return self._acquire(blocking, timeout, False)
 
     def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        # A program's own class may have an `acquire` of its own.
+        # A program's subclass may define its own `acquire`.
         if getattr(self.acquire, "__func__", None) is not Lock.acquire:
             return super()._acquire_for_block(blocking, timeout)
         return self._acquire(blocking, -1 if timeout is None else timeout, not in_generator())
@@ -102,9 +102,9 @@ class Lock(RevocableLock):
 
         Args:
             wait: whether to wait until the lock is free. If False, the call returns once the request is sent, or is
-                left to the library. This client's next `acquire` goes behind it; a try of another client may find the
-                lock held for a moment. If the hold turns out to have been lost before, no call raises an error: `lost`
-                is set, `on_lost` is called, and a warning is logged.
+                left to the library. This client's next `acquire` is sent after it; another client's attempt may
+                still find the lock held for a moment. If the hold turns out to have been lost before, no call raises an
+                error: `lost` is set, `on_lost` is called, and a warning is logged.
 
         Raises:
             LockLostError: the hold was lost. Or the caller has acquired nothing, and another thread has lost a hold

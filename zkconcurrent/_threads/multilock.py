@@ -53,7 +53,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release would not know which to give back.
 
-    The block of its `hold()` gives the handle of each hold, in the order of `locks`.
+    `hold()` gives its block the handles of all holds, in the order of `locks`.
 
     It has `lost`, `on_lost`, `suspect`, `on_suspect`, `remaining()`, `owner()` and `hold_count()`, each for all its
     locks together. It has no `fencing_token`, as each lock fences its own resource and the tokens of two services have
@@ -69,14 +69,14 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
-        on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and one of
-            its locks was lost before all were released.
-        on_suspect: called with the MultiLock, and for how many seconds it surely lasts, on a thread of its own, each
-            time that `suspect` becomes True.
+        on_lost: called with the MultiLock, on a thread of its own, once for each acquire after which one of its
+            locks is lost before all are released.
+        on_suspect: called with the MultiLock, and the number of seconds that its holds surely last, on a thread of its
+            own, each time `suspect` becomes True.
 
     Raises:
         TypeError: a lock is of another type, such as a semaphore; or a callback is not callable.
-        ValueError: there is no lock, or one occurs twice: two have the same path, role and service; or their clients
+        ValueError: there is no lock, or one occurs twice (two have the same path, role and service); or their clients
             have handlers of different kinds.
 
     Source:
@@ -136,7 +136,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         return self._acquire(blocking, timeout, False)
 
     def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        # A program's own class may have an `acquire` of its own.
+        # A program's subclass may define its own `acquire`.
         if getattr(self.acquire, "__func__", None) is not MultiLock.acquire:
             return super()._acquire_for_block(blocking, timeout)
         return self._acquire(blocking, -1 if timeout is None else timeout, not in_generator())
@@ -239,7 +239,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     def cancel_waits(self) -> int:
         """End the waits of all threads or tasks for this object: each gives back the locks that it has acquired.
 
-        `cancel_waits()` of one of the locks also ends the waits for this object that have come to that lock. In all
+        `cancel_waits()` of one of the locks also ends the waits for this object that have reached that lock. In all
         other respects see `Lock.cancel_waits`.
 
         Returns:
@@ -270,12 +270,12 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     # -- the extras ----------------------------------------------------------------------------------------------
 
     def _joint_loss(self) -> JointLoss:
-        """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
+        """Return the `JointLoss` of the current holds of all locks or, as each lock's `lost` does, of the next ones."""
         return JointLoss.of(self, [(core.session, core.loss()) for core in self._cores])
 
     @property
     def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the first of the current holds is lost. Each set of holds has its own.
+        """A `threading.Event` that is set once any of the current holds is lost. Each set of holds has its own event.
 
         Keep a reference to the MultiLock while you use the event.
         """
@@ -379,7 +379,7 @@ def listed(locks: Iterable[T]) -> list[T]:
 
 
 def levels(holds: Iterable[tuple[LockCore, Hold]]) -> HoldDepths:
-    """Return the present depth of each hold."""
+    """Return the current depth of each hold."""
     return [(core, hold, hold.depth) for core, hold in holds]
 
 
@@ -390,7 +390,7 @@ def restore(before: HoldDepths) -> None:
 
 
 def give_up(left: HoldDepths, errors: list[Exception]) -> EndingHolds:
-    """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
+    """Release a level of each hold, without waiting, and take the hold off the list; return the calls to wait for.
 
     Errors of signal handlers do not end this call, however many come: no later call could release the rest together.
     """

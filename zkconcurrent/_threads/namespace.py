@@ -65,7 +65,7 @@ class BasePath(PickledByPath):
         self._on_deadlock: OnDeadlock = on_deadlock
         self._label = label
         self._local: LocalRoot | None = None
-        # The client of each ensemble by its name; none if there is a single client.
+        # The client of each ensemble, by the ensemble's name; empty if there is a single client.
         self._ensembles: dict[str, KazooClient] = {}
 
     @property
@@ -77,7 +77,7 @@ class BasePath(PickledByPath):
 
     @property
     def clients(self) -> tuple[KazooClient, ...]:
-        """The kazoo clients, one of each ensemble, in the order of their names."""
+        """The kazoo clients, one for each ensemble, in the order of the ensembles' names."""
         return tuple(self._ensembles.values()) or (self.client,)
 
     @property
@@ -110,7 +110,7 @@ class BasePath(PickledByPath):
 
 
 def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Concatenate[Any, str, P], R]:
-    """Declare the method of a namespace that makes objects of a class: a name stands for their client and path."""
+    """Declare a namespace's method that makes objects of a class: it takes a name instead of a client and a path."""
     kind: Any = get_origin(make) or make
 
     def call(self: BasePath, name: str, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -183,21 +183,21 @@ def namespace(
     `Election`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])`
     is made of RLocks.
 
-    `threads = namespace("local")` has the same objects without a server: they are of a service in the memory of this
-    process, which begins at the first such call. Each local namespace has a path of its own there and shares nothing
-    with others, so each test makes its own. Its state lasts as long as the program keeps the namespace, or an object of
-    it. A forked child has a service of its own: there the namespace begins anew, and objects made before the fork raise
-    `ClientError`.
+    `threads = namespace("local")` has the same objects without a server: they belong to a service in the memory of
+    this process, which begins at the first such call. Each local namespace has a path of its own there and shares
+    nothing with others, so give each test its own. Its state lasts as long as the program keeps the namespace, or an
+    object of it. A forked child has a service of its own: there the namespace begins anew, and objects made before the
+    fork raise `ClientError`.
 
     `threads = namespace({"one": zk1, "two": zk2}, "/app")` has its paths on several ensembles, which all processes must
     give the same names. The names of the ensembles and the first part of an object's name decide on which ensemble it
-    lies: `7/cart` and `7/stock` are on one. The hosts do not matter, so servers may come and go. The call reads a
-    record on each ensemble, and writes it if there is none, so it waits for all of them. A process with other
-    ensembles, or with other names of them, gets an error. See *Scaling* in the documentation.
+    lies: `7/cart` and `7/stock` are on the same one. The hosts do not matter, so servers may come and go. The call
+    reads a record on each ensemble, and writes it if there is none, so it waits for all of them. A process with other
+    ensembles, or with other names for them, gets an error. See *Scaling* in the documentation.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
-            of the names of ensembles, which are up to the program, to clients that are started.
+            from the names of ensembles, which the program chooses, to started clients.
         path: the base path of all names. No name can leave it.
         on_deadlock: the default for its locks: see `Lock`.
         label: the default label of its objects.
@@ -208,7 +208,7 @@ def namespace(
             empty or not printable. The namespace's methods raise it if a name is invalid, or belongs to another kind
             of object.
         ClientError: other processes use other ensembles, or other names of them; the error shows both.
-        RuntimeError: this is an isolated subinterpreter, or runs on greenlets where the library can't.
+        RuntimeError: this is an isolated subinterpreter, or the program uses greenlets in a way that is not supported.
 
     Source:
         The module `threading`.
@@ -218,26 +218,24 @@ def namespace(
 
 @public
 def add_listener(listener: Listener, client: KazooClient | None = None) -> Callable[[], None]:
-    """Add a listener for the acquires and holds of this process's clients, or of one; return what removes it.
+    """Add a listener for acquires and holds of this process's clients, or of one; return a function that removes it.
 
     The listener is called with each event. For one acquire these are `Waiting`, if it waits behind others;
     `DeadlockFound`, if it finds a deadlock; then exactly one of `Acquired`, `TimedOut`, `WouldBlock`, `Cancelled`,
-    `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `HoldLimit`
-    once, then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold
-    without an event. Only the outermost level of a re-entrant lock has events. The events of a `MultiLock` are those of
-    its locks.
+    `DeadlockVictim` and `Failed`. For one hold: `Acquired`, then `Suspect` and `Recovered` in turn, `HoldLimit` once,
+    then exactly one of `Released` and `Lost`. A fork or the end of the process ends a hold without an event. Only the
+    outermost level of a re-entrant lock has events. The events of a `MultiLock` are those of its locks.
 
     One owner's events at one lock come in order. The thread or task that acquires or releases calls the listener; an
     interrupt in the listener gives the lock back. `Lost`, `Suspect`, `Recovered`, `HoldLimit` and `DeadlockFound`, and
-    the end of a hold that no `release()` ends, come on a thread of the library, or on the owner's thread if that
-    continues first. The event of a release comes once ZooKeeper has replied: it is `Lost` if the node was gone.
+    the end of a hold that no `release()` ends, come on a thread of the library, or on the owner's thread if the
+    owner continues first. The event of a release comes once ZooKeeper has replied: it is `Lost` if the node was gone.
 
     A listener must not wait: a call of the library that would wait raises `ClientError` in it. The listener's own calls
-        have no events. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged; all are
-        ignored.
+    have no events. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged; all are ignored.
 
     Args:
-        listener: called with one `LockEvent`, for the acquires that begin from now on, and for their holds.
+        listener: called with one `LockEvent` at a time, for the acquires that begin from now on, and for their holds.
         client: the client to listen to; all, unless given.
 
     Returns:

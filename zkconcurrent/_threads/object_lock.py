@@ -1,7 +1,7 @@
-"""`ObjectLock`: a read-write lock that belongs to an object, not to a thread, for other interfaces of locks, as tooz's.
+"""`ObjectLock`: a read-write lock that belongs to an object, not a thread, for other lock interfaces, such as tooz's.
 
-Any thread may release a user's `Lock`, so one user of it can end the hold of another; only its own thread can release a
-`ReadLock`. Here the object that has acquired releases, on any thread, and ends no other hold.
+Any thread may release a `Lock`, so one user of it can end another's hold. Only the thread that acquired a `ReadLock`
+can release it. Here the object that has acquired the lock releases it, on any thread, and ends no other hold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _ExclusiveLock(Lock):
 
 
 class _SharedLock(Lock):
-    """A `Lock` that is a reader there."""
+    """A `Lock` that is a reader of the `ReadWriteLock` at its path."""
 
     _rule = READ
 
@@ -38,16 +38,16 @@ class ObjectLock:
     Args:
         client: the client.
         path: the path, with the layout of a `ReadWriteLock`.
-        levels: each acquire of the client that was not released: its object, and the hold of which it is a level. The
-            objects of one client share it.
+        levels: the client's acquires that were not released, each with its object, and the hold that it is a level of.
+            The objects of one client share this dictionary.
 
     Invariant:
-        A thread has at most one hold as a reader, which ends with the last level of it that an object has.
+        A thread has at most one hold as a reader, which ends with its last level, whichever object has that level.
     """
 
     def __init__(self, client: KazooClient, path: str, levels: Levels) -> None:
         self._exclusive, self._shared = _ExclusiveLock(client, path), _SharedLock(client, path)
-        # Either machinery ends the holds of both.
+        # The machinery of either lock can end the holds of both.
         self._core = core_of(self._exclusive)
         self._levels = levels
 
@@ -55,22 +55,22 @@ class ObjectLock:
         """Acquire the lock; return whether it was acquired. After an error, call `drop`.
 
         Args:
-            level: stands for this acquire.
+            level: identifies this acquire.
             blocking: whether to wait.
             timeout: for how many seconds to wait; None waits forever.
-            shared: whether others may hold it, too, who acquire it so. A thread that shares it acquires it so again at
-                once, also by another object. There is no way from one mode to the other but a release.
+            shared: whether to share the lock with other shared acquires. A thread that already shares it acquires it
+                again at once, also through another object. To change the mode, release first.
         """
         lock = self._shared if shared else self._exclusive
         core = core_of(lock)
         core.session.check_not_forked(core.path)
         hold = core.mine()
-        # This thread may not have settled a loss, which another object at this path has reported, or may yet report.
+        # This thread may have a loss to settle, which another object at this path has reported, or may still report.
         if hold is not None and not hold.alive:
             core.drop(hold)
         if shared:
             with core.session.lock:
-                # A thread that shares the lock must not wait behind a writer, which waits for it.
+                # A thread that shares the lock must not wait behind a writer, which waits for this thread.
                 if (hold := core.mine()) is not None and self._left(hold):
                     self._levels[level] = self, hold
                     return True
@@ -82,15 +82,15 @@ class ObjectLock:
         return True
 
     def drop(self, level: object, *, shared: bool) -> None:
-        """Undo an acquire that has raised an error; if an interrupt struck after the grant, its caller holds."""
+        """Undo an acquire that raised an error: if an interrupt struck after the grant, the caller holds the lock."""
         core = core_of(self._shared if shared else self._exclusive)
         insist(lambda: self._drop(level, core.mine()))
 
     def release(self) -> bool:
-        """Release the newest level of this object, of those that the calling thread has acquired if there are any.
+        """Release this object's newest level; if the calling thread has acquired any, the newest of these.
 
         Returns:
-            Whether there was one; False in a forked child, where the holds are the parent's.
+            Whether there was a level; False in a forked child, where the holds are the parent's.
 
         Raises:
             LockLostError: the hold was lost.
@@ -113,7 +113,7 @@ class ObjectLock:
         except LockLostError:
             raise
         except BaseException:
-            # If an interrupt struck before the release, nothing would repeat that.
+            # If an interrupt struck before the release, nothing else would repeat the release.
             insist(partial(self._drop, level, hold))
             raise
         return True
@@ -132,7 +132,7 @@ class ObjectLock:
         return self._exclusive.waiters()
 
     def _own_levels(self) -> list[tuple[object, Hold]]:
-        """Return the levels of this object, the newest last, and this thread's own behind those of others."""
+        """Return the levels of this object: those of other threads, then this thread's own; the newest last in each."""
         me = self._core.identity()
         mine = [(level, hold) for level, (lock, hold) in list(self._levels.items()) if lock is self]
         return sorted(mine, key=lambda each: each[1].owner == me)
@@ -155,6 +155,6 @@ Levels: TypeAlias = dict[object, tuple[ObjectLock, Hold]]
 
 
 def least_remaining(levels: Levels) -> float | None:
-    """Return for how many seconds all holds surely last that still last; None if there is none."""
+    """Return for how many seconds all holds that have not ended surely last; None if there are none."""
     left = [lock._left(hold) for lock, hold in list(levels.values())]
     return min(filter(None, left), default=None)

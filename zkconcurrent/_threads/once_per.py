@@ -63,7 +63,7 @@ class Turn(NamedTuple):
     Attributes:
         path: the path of the job.
         runs: whether the job is to run.
-        last: the last run before; None if there was none.
+        last: the last run before this call; None if there was none.
     """
 
     path: str
@@ -92,9 +92,9 @@ def check_period(name: str, seconds: float) -> None:
 
 
 class Job:
-    """One call of a job, from when it was made.
+    """One call of a job, timed from when it was made.
 
-    Its methods return the call to wait for, with its steps, which raise
+    Its methods return a `Call` to wait for, and its steps, which raise
 
     * LockLostError: the hold was lost, or ZooKeeper was out of reach for so long that it surely was.
     * RefusedError: ZooKeeper refuses the mark to this client.
@@ -102,7 +102,7 @@ class Job:
 
     Args:
         seconds: the length of a period.
-        until_success: whether the mark is that of the last success; otherwise it is that of the last start.
+        until_success: whether the mark records the last success; otherwise it records the last start.
         made: when the call was made, by `boot_clock`; by default, now.
     """
 
@@ -161,14 +161,14 @@ def decide_run(job: Job, lock: LockBase) -> Turn:
 
 
 def succeed(job: Job, lock: LockBase) -> None:
-    """Note that a job has succeeded, with its lock held, if only such runs count."""
+    """Record that a job has succeeded, with its lock held, if only successful runs count."""
     if job.until_success:
         wait(*job.succeeded(core_of(lock)))
 
 
 @contextmanager
 def taking_turn(job: Job, lock: LockBase) -> Iterator[Turn]:
-    """Hold the lock of a job, take a turn of it, and note its success."""
+    """Hold the lock of a job, decide whether it is to run, and record its success."""
     with lock:
         turn = decide_run(job, lock)
         yield turn
@@ -202,7 +202,7 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
     Call the decorated function, or enter the block, wherever and whenever the job is due: the first call of a period
     runs it, and all others skip it. A decorated function that skips returns None. `with once_per(...) as turn:` gives
     the `Turn`, which is true if the job is to run, and has the time and the author of the last run. The calls queue for
-    the lock at `path`, so a job never runs twice at a time.
+    the lock at `path`, so two runs of a job never overlap.
 
     A period counts from the time when a call was made, not from the time when the job started. A call skips if the call
     that ran last was made less than `seconds` before it, or started the job only after this one was made. Make
@@ -211,10 +211,10 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
 
     The mark of a start is written before the job starts, while the lock is surely held. A job that raises an exception,
     or whose process dies, does not run again until the next period. With `until_success`, a run counts only once its
-    job has returned, and the mark is written then. Until a job has returned, each next call runs it, whether the last
-    one raised, died or lost the lock.
+    job has returned, and the mark is written then. Until then, each further call runs the job again, whether the
+    last run raised, died or lost the lock.
 
-    `zkconcurrent run --once-per` has the same lock and the same mark. Paths may have fields, which a function's
+    `zkconcurrent run --once-per` uses the same lock and the same mark. Paths may have fields, which a function's
     arguments fill, as with `synchronized`: then each path has periods of its own. Generator functions and async
     functions are refused; for the latter use `aio.once_per`.
 

@@ -297,7 +297,7 @@ class DelayQueue(Queue[T]):
 
 
 class SimpleQueue(QueueBase[T]):
-    """A `Queue` without a size, `task_done` and `join`.
+    """A `Queue` without a size, `task_done` or `join`.
 
     Args:
         client: see `Queue`.

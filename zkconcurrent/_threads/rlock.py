@@ -35,8 +35,8 @@ class RLock(RevocableLock):
         path: the lock's path; missing nodes are created as containers.
         fair: as for `Lock`.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
-        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`. The first level of a hold
-            counts for the limit.
+        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`. The limit counts from
+            the first level of a hold.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
@@ -51,8 +51,8 @@ class RLock(RevocableLock):
     _rule = MUTEX
     _core_type = ReentrantCore
 
-    # Whether a block counts its level itself. A block of a program's own class calls that class's `acquire` and
-    # `release`.
+    # Whether a block counts its level itself. If a program's subclass overrides `acquire` or `release`, its blocks call
+    # these.
     _counts = True
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -74,7 +74,7 @@ class RLock(RevocableLock):
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
-        # `acquire` checks no depth where the lock is held already.
+        # If the lock is held already, `acquire` does not check the depth of the stack.
         check_depth(FRAMES_OF_END)
         # As in `acquire`, without its frame.
         core = self._lock_core

@@ -1,4 +1,4 @@
-"""`ReadWriteLock`: many readers or one writer hold it, across every process that opens the same path.
+"""`ReadWriteLock`: a lock that many readers or one writer hold, across all processes that open the same path.
 
 One recipe serves all locks. Only the `Rule` differs: the role in our own node's name, the roles at which names are cut,
 the mark of exclusive nodes, the mark of nodes to refuse, and whether a release may hand over within the process. A
@@ -60,11 +60,11 @@ class ReadWriteLock(PickledByPath):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
-        on_suspect: called like `on_lost`, and with the seconds for which the hold surely lasts, each time that a hold
-            becomes suspect.
-        on_revoke: called like `on_lost`, once for each time that a client asks a holder to let go: by `revoke()`, or by
-            Curator's `Revoker`.
-        on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of both.
+        on_suspect: called like `on_lost`, but also with the number of seconds that the hold surely lasts, each time a
+            hold becomes suspect.
+        on_revoke: called like `on_lost`, once each time a client asks a holder to let go, by `revoke()` or by Curator's
+            `Revoker`.
+        on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of both locks.
 
     Raises:
         TypeError: the path is not a string, `hold_limit` is not a number, or a callback is not callable.
@@ -156,7 +156,7 @@ class WriteCore(ReentrantCore):
         self._refuse_upgrade("release the read lock before you wait on a condition")
 
     def _refuse_upgrade(self, remedy: str) -> None:
-        """Refuse to wait forever.
+        """Refuse a wait for the write lock that would never end.
 
         Raises:
             LockLostError: this thread held the read lock, and has not settled its loss.

@@ -1,4 +1,4 @@
-"""`Semaphore` and `BoundedSemaphore`: permits that every process that opens the same path shares."""
+"""`Semaphore` and `BoundedSemaphore`: permits that all processes share which open the same path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PermitCore(LockCore):
 
     Attributes:
         layout: where its nodes are, and the number of permits that it was given.
-        bounded: whether more permits than exist are refused, in an acquire or a release.
+        bounded: whether to refuse an acquire of more permits than exist, and a release of more than this process holds.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PermitCore(LockCore):
     # -- to acquire ----------------------------------------------------------------------------------------------
 
     def acquire_permits(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
-        """Take permits for `owner`, in this call; return whether it did. See `told_steps`."""
+        """Take permits for `owner`, in this call; return whether they were taken. See `told_steps`."""
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -117,7 +117,7 @@ class PermitCore(LockCore):
         return True
 
     def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
-        """Refuse or warn of an acquire of more permits than exist."""
+        """Refuse an acquire of more permits than exist, or warn about it."""
         if self.bounded:
             raise ValueError(f"permits must be at most value={size} at {self.path}: {permits}")
         # With `value=0`, all permits of the semaphore are added ones, so it is usual to wait for more of them.
@@ -130,7 +130,7 @@ class PermitCore(LockCore):
     # -- to release ----------------------------------------------------------------------------------------------
 
     def begin_giving_back(self, n: int) -> tuple[Call, list[Hold]]:
-        """Send the deletes of up to `n` leases, without waiting for the replies; return their holds.
+        """Send the deletes of up to `n` leases, without waiting for the replies; return the call and their holds.
 
         Raises:
             LockLostError: permits were lost.
@@ -158,7 +158,7 @@ class PermitCore(LockCore):
         return call, holds
 
     def _losses_of_others(self, n: int) -> list[Hold]:
-        """Return lost permits of other threads, if the caller's release, in a generator, may be meant for them."""
+        """Return lost permits of other threads, if the caller releases in a generator, and so perhaps for them."""
         me, lost = self.identity(), [hold for hold in self.all() if not hold.alive]
         if not lost or any(hold.owner == me for hold in lost) or not in_generator():
             return []
@@ -169,7 +169,7 @@ class PermitCore(LockCore):
             self.drop_untold(hold)
 
     def given_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
-        """Wait until the leases are gone; then add the permits released beyond them."""
+        """Wait until the leases are gone; then add the rest of the `n` as new permits."""
         rest = self._given_back(call, n, holds)
         for story in {hold.ticket.story for hold in holds} - {None}:
             rest = story.end_by(call, rest)

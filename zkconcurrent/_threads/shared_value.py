@@ -64,8 +64,8 @@ class SharedValue(BaseValue, Generic[T]):
             `decode`.
 
     Raises:
-        TypeError: the path is not a string, the codec lacks a method, or can't encode the value.
-        ValueError: the path is invalid; or this client already uses it for another primitive, or with another first
+        TypeError: the path is not a string, or the codec lacks a method or can't encode the value.
+        ValueError: the path is invalid; or this client already uses it for another primitive, or with another initial
             value.
         RefusedError: the value is too large for a request.
 
@@ -102,7 +102,7 @@ class SharedValue(BaseValue, Generic[T]):
             TypeError: the codec can't encode the value.
             RefusedError: the value is too large for a request.
             OutcomeUnknownError: the reply was lost, and so was the receipt that shows whether the change was applied;
-                or the client was stopped before it could be read.
+                or the client was stopped before it could read the receipt.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not persistent, or has other children.
         """
@@ -113,7 +113,7 @@ class SharedValue(BaseValue, Generic[T]):
         """Set the value if no client has written since `get` returned the expected one; return whether it was set.
 
         If the data do not show whether two values are equal, their `==` decides. Another thread of the client may call
-        `==`, as threads make their changes together, so `==` must not wait for the caller.
+        `==`, as the threads combine their changes, so `==` must not wait for the caller.
 
         Args:
             expected: what `get`, `watch` or another read has returned, with its version.
@@ -126,9 +126,9 @@ class SharedValue(BaseValue, Generic[T]):
         if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
             raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
         (old, wanted), new = expected, self._encode(value)
-        # Call the codec here, as it may take a lock that this thread has: another thread may apply the change.
+        # Encode here: another thread may apply the change, and the codec may take a lock that this thread has.
         same_data: list[bytes] = []
-        # If the codec refuses the value, no data were made from it.
+        # If the codec refuses the old value, the node's data were not made from that.
         with suppress(TypeError, ValueError):
             same_data.append(encoded(self._codec, old, self._path))
 
@@ -140,11 +140,11 @@ class SharedValue(BaseValue, Generic[T]):
         return self._change(decide)
 
     def update(self, func: Callable[[T], T]) -> T:
-        """Replace the value by a function's result; return the new value.
+        """Replace the value with a function's result; return the new value.
 
         Args:
-            func: takes the present value, returns the new one. It is called again after a conflict. It must not change
-                this value by other calls.
+            func: takes the current value and returns the new one. It is called again after a conflict. It must not
+                change this value by other calls.
 
         Raises:
             TypeError: `func` is not callable, or is a coroutine function.
@@ -185,7 +185,7 @@ class SharedValue(BaseValue, Generic[T]):
         return self._await(call, steps())
 
     def watch(self, timeout: float | None = None) -> Iterator[VersionedValue[T]]:
-        """Return an iterator over the value and its changes: the present value, then each time the newest.
+        """Return an iterator over the value and its changes: the current value, then the newest after each change.
 
         It skips a value that is replaced before the caller asks for the next one, but never the last value.
 
@@ -209,7 +209,7 @@ class SharedValue(BaseValue, Generic[T]):
         return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
 
     def _begins_equal(self, at: ValueLayout) -> bool:
-        # A codec that encrypts or compresses may give other bytes each time.
+        # A codec that encrypts or compresses may give different bytes each time.
         ours = self._at
         if at._replace(initial=ours.initial) != ours:
             return False

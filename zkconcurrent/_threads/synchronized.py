@@ -3,10 +3,10 @@
 `_arguments/template.py` makes the path. This module puts the lock around the calls of functions of each kind: plain
 functions and generator functions, methods, partials, and proxies of other packages.
 
-cloudpickle (of joblib, dask, Ray and Spark) pickles the functions of `__main__` by value: it reads an object's code,
-defaults and closure, and makes a function of them. From a proxy it would read those of the wrapped function, and lose
-the lock without an error. So everything that it can read here belongs to a function whose closure has the lock: see
-`DecoratedCalls`.
+cloudpickle (used by joblib, dask, Ray and Spark) pickles the functions of `__main__` by value: it reads an object's
+code, defaults and closure, and makes a function of them. From a proxy it would read those of the wrapped function, and
+lose the lock without an error. So everything that it can read here belongs to a function whose closure has the lock:
+see `DecoratedCalls`.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class LockedBy(ABC):
         if self._template.arguments:
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
         lock = self._lock({})
-        # Both keep a reference to the lock: it is released when its last object is collected.
+        # Both branches keep a reference: a lock is released when its last object is garbage collected.
         if self._keeps_blocks:
             self._blocks.setdefault(self._caller(), []).append(lock)
         else:
@@ -280,8 +280,8 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
     pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it takes
-    its lock along, if `connect` opened the client; otherwise that is a TypeError. A `weakref.WeakMethod` of a decorated
-    generator method can't be called. An `async def` is refused, as the lock would block its event loop: use
+    its lock along, if `connect` opened the client; otherwise pickling raises TypeError. A `weakref.WeakMethod` of a
+    decorated generator method can't be called. An `async def` is refused, as the lock would block its event loop: use
     `aio.synchronized`.
 
     A generator function holds the lock while its generator runs: from the first `next()` until it ends, is closed or
@@ -336,7 +336,7 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
 
 
 def _of_plain(name: str) -> Any:
-    """Return a property of `SynchronizedFunction` that reads that attribute of its plain function."""
+    """Return a property of `SynchronizedFunction` that reads the named attribute of its plain function."""
 
     def found(self: Any) -> Any:
         return getattr(self._self_plain or self.__wrapped__, name)
@@ -345,7 +345,7 @@ def _of_plain(name: str) -> Any:
 
 
 class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated method of an object, or of a class; pickled as a plain one."""
+    """A decorated method of an object, or of a class; pickled as a plain method is."""
 
     def __reduce_ex__(self, protocol: object) -> Any:
         return getattr, (self.__self__, self.__name__)
@@ -430,7 +430,7 @@ def plain_function(calls: DecoratedCalls) -> Function:
 
 
 def _iterate(lock: LockLike, function: Function, args: Args, kwargs: KwArgs) -> Any:
-    """Begin a generator, which holds the lock while it runs, from its beginning to its end."""
+    """Return a generator that holds the lock from its first step to its end."""
     return _held(lock, function(*args, **kwargs))
 
 
@@ -439,8 +439,8 @@ def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
         levels = Levels(lock)
         try:
             step = functools.partial(next, generator)
-            # Do not use `yield from`: it closes the inner generator without a frame of this one, and so without
-            # `levels`.
+            # Do not use `yield from`: it would close the inner generator while this frame, and so `levels`, is not on
+            # the stack.
             while True:
                 try:
                     value = step()

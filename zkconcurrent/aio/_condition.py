@@ -40,7 +40,7 @@ class Condition(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
         if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
             raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {kind_of(lock)}")
-        # This comes first, as the default lock has a path below it.
+        # Check the path first: the default lock's path is below it.
         path = check_path(path)
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         core = wrapped(self._lock)
@@ -75,8 +75,8 @@ class Condition(PrimitiveTwin):
             False if the timeout passed without a notification; otherwise True, which may also be a spurious wake-up.
 
         Raises:
-            RuntimeError: the caller does not hold the lock. This is so if the task consists of this call alone, and
-                only the task that has acquired the lock may release it; see `RLock.acquire`.
+            RuntimeError: the caller does not hold the lock. A task that consists of this call alone never holds an
+                `RLock` or a write lock; see `RLock.acquire`.
             LockLostError: the lock was lost before the call released it.
         """
         if is_whole_task(Condition.wait):
@@ -112,7 +112,7 @@ class Condition(PrimitiveTwin):
 
     async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
-            # Otherwise the hold is still the task's.
+            # A hold without a claimant is still the task's.
             if wait.hold.claimant is not None:
                 wait.call.abandon_by_loop()
                 self._lock_core.path_state.end_blocks_of(wait.hold)
@@ -121,7 +121,7 @@ class Condition(PrimitiveTwin):
             raise late
 
     def _is_withdrawn(self, waited: Call) -> bool:
-        """Return whether this client has deleted the waiter's node, so that no notifier can have."""
+        """Return whether this client has deleted the waiter's node, so that no notifier can have deleted it."""
         discarded = self._lock_core.session.is_discarded
         return all(
             not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)

@@ -83,7 +83,8 @@ async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
 
 
 async def _start(client: Client, start: Callable[..., None]) -> None:
-    # The right to the client, taken once: by the thread when the client has started, or by the task when it gives up.
+    # Taken once: by the thread when the client has started, or by the task when it gives up. Whoever comes second stops
+    # the client.
     turn = [True]
 
     def run() -> None:

@@ -27,7 +27,7 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
         return (yield from super()._acquire_steps(call, wait, deadline))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
-        """Wait for a release, as long as for first replies even past the deadline; return whether it has ended."""
+        """Wait for a release until the deadline, but at least as long as for first replies; return whether it ended."""
         session = self._session
         patience = session.reply_patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)

@@ -18,11 +18,11 @@ _Core = of_tasks(_double_barrier.DoubleBarrier)
 
 
 class DoubleBarrier(PrimitiveTwin):
-    """A barrier that parties, tasks and threads of any processes, enter together and leave together.
+    """A barrier that parties (tasks and threads of any processes) enter together and leave together.
 
     Otherwise it is a `zkconcurrent.DoubleBarrier`. A cancelled `enter` leaves no node, and after a cancelled `leave`
-    the party has left; the cancelled call waits for that as an interrupted one does. A task that ends inside the
-    barrier stays a party until its session ends: use `async with`.
+    the party has left; the cancelled call waits for that, as an interrupted call of a thread does. A task that ends
+    inside the barrier stays a party until its session ends: use `async with`.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
@@ -71,7 +71,7 @@ class DoubleBarrier(PrimitiveTwin):
             Whether all have left; False at the deadline.
 
         Raises:
-            RuntimeError: also if the task consists of this call alone, as another one has entered.
+            RuntimeError: also if the task consists of this call alone, so that another task must have entered.
         """
         if is_whole_task(DoubleBarrier.leave):
             raise RuntimeError(
@@ -84,7 +84,7 @@ class DoubleBarrier(PrimitiveTwin):
         return await self.enter()
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
-        # A generator that is closed in a task that lives ends with the same error, and its party leaves.
+        # The same error ends the block if a living task closes a generator; then the party leaves as usual.
         if is_thrown_away(kind) and (self._core._path_state.leave_block() or asyncio._get_running_loop() is None):
             return
         try:

@@ -36,7 +36,7 @@ class Term(HeldByTask):
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
-        # The calls of a task's seat are pending.
+        # With tasks as owners, the calls of a leader lock are pending.
         leader_lock: Any = self._leader_lock
         await leader_lock.publish(self._hold, data)
 
@@ -64,14 +64,14 @@ class Leading:
 class Election(PrimitiveTwin):
     """An election for tasks: one of the candidates of all processes that open the same path leads.
 
-    Layout, invariant and cost are those of `zkconcurrent.Election`, whose candidates stand at the same path.
+    Layout, invariant and cost are those of `zkconcurrent.Election`. Threads and tasks are candidates at the same path.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>#<hex>`.
         layout: `"selector"` or `"latch"`; all processes must give the same.
-        label: as for `Lock`, but it is not written into the nodes: these have the id.
+        label: as for `Lock`, but it is not written into the nodes, which contain the id instead.
 
     Raises:
         TypeError: the id, the path or the label is not a string.
@@ -110,9 +110,9 @@ class Election(PrimitiveTwin):
 
         Raises:
             TimeoutError: another candidate still led at the deadline. The start of the block raises this, and all other
-                errors but the next.
+                errors but `LockLostError`.
             LockLostError: the term was lost. The end of the block raises this.
-            RuntimeError: the task leads already, or its client stands; so the task would wait for itself.
+            RuntimeError: the task leads already, or its client stands as a candidate: the task would wait for itself.
         """
         return Leading(self._leader_lock, self._core, timeout, cancel_on_loss)
 

@@ -26,7 +26,7 @@ class Membership(_group.BaseMembership):
 
     @property
     def lost(self) -> Lost:
-        """Set when the membership has ended without `leave()`, for good: see `zkconcurrent.Membership.lost`."""
+        """Set when the membership has ended for good without `leave()`: see `zkconcurrent.Membership.lost`."""
         return Lost([(self._session, lambda: self._loss)])
 
     async def leave(self) -> None:
@@ -36,7 +36,7 @@ class Membership(_group.BaseMembership):
 
 @public
 class Joining:
-    """A `join` that has not begun: a task awaits it once, or in one `async with` block, which leaves at its end."""
+    """A `join` that has not begun: await it, or use it in an `async with` block, which leaves at its end; only once."""
 
     def __init__(self, membership: Membership, begun: Pending[Membership]) -> None:
         self._membership = membership

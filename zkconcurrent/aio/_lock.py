@@ -65,8 +65,8 @@ class Lock(PlainLock):
         path: the lock's path; missing nodes are created as containers.
         fair: as for `zkconcurrent.Lock`.
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
-        on_suspect: called with the lock, and for how many seconds it surely lasts, on that loop, each time that
-            `suspect` becomes True; may be async.
+        on_suspect: called with the lock, and the number of seconds for which the hold surely lasts, on that loop, each
+            time that `suspect` becomes True; may be async.
         on_revoke: called with the lock, on that loop, once for each time that a client asks the holder to let go; may
             be async.
         on_deadlock, hold_limit, on_hold_limit, label: as for `zkconcurrent.Lock`.

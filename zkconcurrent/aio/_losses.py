@@ -60,7 +60,7 @@ class Lost:
 
 
 class _LossCallback:
-    """A method that a loop calls on a loss, while its object lives. The loss notifies it like a `JointLoss`.
+    """A method that a loop calls on a loss, while the method's object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
         over: the method will no longer be called.
@@ -84,7 +84,7 @@ class _LossCallback:
                 call()
 
     def note_loss(self) -> None:
-        """Do nothing more: `set` has had the method called."""
+        """Do nothing: `set` has already had the method called."""
 
 
 class Holding(Generic[H]):
@@ -136,7 +136,7 @@ class Holding(Generic[H]):
             except LockLostError as lost:
                 raise lost from error
             # The body has settled the loss; or an inner block of the same semaphore has, and this block has released
-            # the inner one's permit.
+            # the inner block's permit.
             path = next(iter(self._lock._lock_cores())).path
             raise LockLostError(
                 path, "the hold of this block was lost, and its body settled it: acquire again"
@@ -154,7 +154,7 @@ class Holding(Generic[H]):
 
 
 class _OnLoop:
-    """Calls a user's callback, plain or async, on the loop that acquired last, of those that are not closed."""
+    """Calls a user's callback, plain or async, on the loop that acquired last, among those that are still open."""
 
     def __init__(self, lock: Any, callback: Callable[..., object]) -> None:
         self._lock = weakref.ref(lock)
@@ -168,7 +168,7 @@ class _OnLoop:
 
 
 def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **others: OnLost | None) -> dict[str, Any]:
-    """Return the callbacks for the core of a lock of tasks, as the arguments of its constructor."""
+    """Return the callbacks of a lock for tasks, as arguments for the constructor of its core."""
     callbacks = {"on_lost": on_lost, "on_suspect": on_suspect, **others}
     return {name: _OnLoop(lock, each) if callable(each) else each for name, each in callbacks.items()}
 

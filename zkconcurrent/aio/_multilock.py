@@ -21,10 +21,10 @@ class MultiLock(Acquirable[tuple[Held, ...]]):
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, of `aio`.
-        on_lost: called with the MultiLock, once for each time that it was acquired and one of its locks was lost before
-            all were released; may be async.
-        on_suspect: called with the MultiLock, and for how many seconds it surely lasts, each time that `suspect`
-            becomes True; may be async.
+        on_lost: called with the MultiLock, once for each acquire after which one of its locks was lost before all were
+            released; may be async.
+        on_suspect: called with the MultiLock, and the number of seconds for which its holds surely last, each time that
+            `suspect` becomes True; may be async.
     """
 
     def __init__(

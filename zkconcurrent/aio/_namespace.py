@@ -78,7 +78,7 @@ def namespace(
     """Return an object with the names of `asyncio`, for ZooKeeper or for this process alone.
 
     After `tasks = aio.namespace(zk, "/app")`, `tasks.Lock("cart")` is the `aio.Lock` at `/app/cart`, and so on, as with
-    `zkconcurrent.namespace` for threads. Both share the paths.
+    `zkconcurrent.namespace` for threads. Threads and tasks share the paths.
 
     `tasks = aio.namespace("local")` has the same objects for the tasks of this process alone, in any loop. The first
     such call of a process begins its service, which takes some milliseconds: call it before the loop runs.
@@ -88,7 +88,7 @@ def namespace(
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local". Or a mapping
-            of the names of ensembles to clients that are started.
+            of ensemble names to started clients.
         path: the base path of all names. No name can leave it.
         on_deadlock: the default for its locks: see `Lock`.
         label: the default label of its objects.
@@ -97,7 +97,7 @@ def namespace(
         TypeError: the client is none of these, or an ensemble's name is not a string.
         ValueError: the path or an option is invalid, or the ensembles are, as with `zkconcurrent.namespace`. The
             namespace's methods raise it if a name is invalid, or belongs to another kind of object.
-        ClientError: other processes use other ensembles, or other names of them.
+        ClientError: other processes use other ensembles, or other names for them.
         RuntimeError: this is an isolated subinterpreter, or runs on greenlets where the library can't.
 
     Source:

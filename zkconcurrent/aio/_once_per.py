@@ -20,7 +20,7 @@ R = TypeVar("R")
 class JobBlock:
     """An `async with` block that holds the lock of a job, takes a turn of it, and notes its success.
 
-    It is a class, as the event loop would close an async generator beside the block when the loop ends.
+    It is a class, as an event loop that ends would close an async generator by itself, while the block still runs.
     """
 
     def __init__(self, job: Job, lock: RLock) -> None:

@@ -134,7 +134,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         item: T = await self._core.get(timeout=timeout)
         return item
 
-    # Written out, like `put`: these methods of a `DelayQueue` have one more argument.
+    # Written out, as `put` is: in a `DelayQueue`, both methods have one more argument.
     async def put_nowait(self, item: T) -> None:
         """Put an item without waiting for a free place."""
         await self._core.put_nowait(item)

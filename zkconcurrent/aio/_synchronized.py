@@ -51,8 +51,8 @@ class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
     from its first step until it ends, is closed or raises, even while suspended at a `yield`; after a `break` out of
     `async for`, the event loop closes it. The task that takes the first step owns the hold, and may acquire the lock
-    again. Any task may take the other steps; in each, the generator's own code may acquire the lock again. Below
-    `contextlib.asynccontextmanager` it gives an `async with` block.
+    again. Any task may take the other steps; in each, the generator's own code may acquire the lock again. Below the
+    decorator `contextlib.asynccontextmanager`, it makes an `async with` block.
 
     Args:
         where: a client, from `connect`; or a namespace of `aio`, to whose path `path` is relative; or a plain
@@ -115,7 +115,7 @@ def _async_generator(calls: DecoratedCalls) -> Function:
 def _relay(
     begin: Callable[..., tuple[ReleasesAtEnd, AsyncGenerator[object, object]]],
 ) -> Callable[..., AsyncGenerator[object, object]]:
-    """Return a function that runs an async generator with a lock held, step by step, as these have no `yield from`."""
+    """Return a function that runs an async generator with a lock held, step by step: there is no async `yield from`."""
 
     async def call(*args: object, **kwargs: object) -> AsyncGenerator[object, object]:
         lock, generator = begin(*args, **kwargs)
@@ -149,7 +149,7 @@ def _first_step(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
     """Return the first step of a generator that only its caller closes.
 
     When the event loop ends, it closes all generators. If it closed this one, too, the caller would release the lock
-    before that has ended.
+    before this generator has ended.
     """
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, lambda _: None)
@@ -160,7 +160,7 @@ def _first_step(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
 
 
 async def _run(step: Awaitable[object]) -> object:
-    """Await a step: a cancellation then reaches it through a frame of the caller, and so with its `levels`."""
+    """Await a step: a cancellation then reaches the step through a frame of the caller, and so with its `levels`."""
     return await step
 
 

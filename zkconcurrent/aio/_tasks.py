@@ -78,7 +78,7 @@ def release_with_task(core: LockCore) -> None:
 
 
 def forsake(core: LockCore) -> bool:
-    """Leave the holds of a task that was thrown away to the keeper; return whether a block of the task ends now."""
+    """Hand the holds of a thrown-away task to the keeper; return whether a block of the task ends now."""
     if core.path_state.leave_block():
         return True
     if core.identity is of_task:
@@ -184,7 +184,7 @@ class Background:
     """
 
     def __init__(self) -> None:
-        # When the interpreter waits no longer.
+        # The time after which the interpreter no longer waits.
         self._exits_by = math.inf
         self._left: deque[tuple[Session, Pending[object], Completion]] = deque()
         self._worker = Worker(self._left)

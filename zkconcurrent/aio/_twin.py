@@ -1,4 +1,4 @@
-"""What all classes for tasks share. Each is the twin of a class for threads, and wraps an object of that (`_core`).
+"""What all classes for tasks share. Each is the twin of a class for threads, and wraps an object of it (`_core`).
 
 The owners of the wrapped primitive are tasks, and its calls are awaited. So threads and tasks of one process, other
 processes and Java exclude each other on one path.
@@ -92,7 +92,7 @@ def _described(call: C, method: Callable[..., object], doc: str | None) -> C:
 
 
 def is_whole_task(method: Callable[..., object]) -> bool:
-    """Return whether the running task consists only of this method, the caller, so that the task ends with this call.
+    """Return whether the running task consists only of the calling method, so that the task ends with this call.
 
     Such a task comes from `create_task(lock.acquire())` and, before Python 3.12, from `wait_for(lock.acquire(), ...)`.
     """
@@ -116,7 +116,7 @@ class PrimitiveTwin(Twin):
 
     def __init__(self, core: object) -> None:
         super().__init__(core)
-        # When the last query of each kind began.
+        # For each kind of query, when the last one began, and its completion.
         self._queries: dict[str, tuple[float, Completion]] = {}
 
     @property
@@ -161,12 +161,12 @@ class PrimitiveTwin(Twin):
 class Acquirable(Twin, ABC, Generic[H]):
     """A primitive that tasks acquire and release, and use in `async with` blocks; `hold()` gives an `H`."""
 
-    # Only the task that acquired it may release it.
+    # Whether only the task that acquired it may release it.
     _owned = True
 
     def __init__(self, core: object) -> None:
         super().__init__(core)
-        # The loops that use the lock, each with the number of its last acquire; 0 while it has only tried.
+        # The loops that use the lock, each with the serial number of its last acquire; 0 if none has succeeded.
         self._loops: dict[asyncio.AbstractEventLoop, int] = {}
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
@@ -227,7 +227,7 @@ class Acquirable(Twin, ABC, Generic[H]):
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop for callbacks: the one that acquired last, of those that are not closed; None if there is none."""
+        """The loop for callbacks: the one that acquired last, among those that are not closed; None if all are."""
         loops = {loop: number for loop, number in list(self._loops.items()) if not loop.is_closed()}
         return max(loops, key=loops.__getitem__, default=None)
 
@@ -298,10 +298,10 @@ class Acquirable(Twin, ABC, Generic[H]):
     )
 
     def _forsake(self) -> bool:
-        """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
+        """Hand the holds of a thrown-away task to the keeper; return whether its block ends here.
 
-        The loop of such a task is closed. The garbage collector ends the task in any thread, even in a thread that runs
-        another loop, whose tasks may have holds of their own.
+        The loop of such a task is closed. The garbage collector may end the task in any thread, even in a thread that
+        runs another loop, whose tasks may have holds of their own.
         """
         gone = [forsake(core) for core in self._lock_cores()]
         return any(gone)
@@ -311,7 +311,7 @@ class LockBase(Acquirable[Held], PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`.
 
     Attributes:
-        _lock_core: its machinery, that of the wrapped lock.
+        _lock_core: the machinery of the wrapped lock.
     """
 
     def __init__(self, core: lock_base.LockBase) -> None:

@@ -3,8 +3,7 @@
     with Server() as server:
         zk = zkconcurrent.connect(f"zk://{server.hosts}")
 
-The package is also a command, `python -m zkconcurrent.testing`, and pytest has fixtures of it: see
-`pytest_zkconcurrent`.
+The command `python -m zkconcurrent.testing` runs a server, and `pytest_zkconcurrent` has fixtures for pytest.
 """
 
 from ._ensemble import Ensemble, Peer

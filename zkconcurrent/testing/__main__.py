@@ -1,6 +1,6 @@
 """Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
 
-With `--memory`, and where no ZooKeeper or no Java is installed, it is one in memory.
+With `--memory`, or if no ZooKeeper or no Java is installed, the command runs the memory server.
 
 Once the service accepts clients, the command prints the line of Python that connects to it. Ctrl-C or SIGTERM ends it.
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from . import Ensemble, MemoryServer, Server, any_server
 from ._ports import PortTakenError
 
-PORTS = range(2181, 2201)  # from ZooKeeper's own on
+PORTS = range(2181, 2201)  # ZooKeeper's default and up
 MEMORY_ONLY = "This server is for tests and development: its data is in memory, and it listens on 127.0.0.1 only."
 _POLL_INTERVAL = 0.5
 
@@ -67,7 +67,7 @@ def main() -> str | None:
     if arguments.memory and arguments.ensemble:
         parser.error("--memory runs one server")
 
-    # Ctrl-C too, as a script that starts this in the background makes it ignore SIGINT.
+    # SIGINT, too: a script that starts this in the background makes it ignore Ctrl-C.
     for told_to_end in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told_to_end, signal.default_int_handler)
     service: Server | Ensemble = Ensemble()

@@ -30,7 +30,7 @@ class Ensemble(Service):
     Args:
         n: the number of servers, at least three.
         route: called before the start as `route(a, b, peer)` for each pair of servers, numbered from 1. It returns the
-            ports at which server `a` reaches server `b`, which itself listens on those of `peer`. So a test can put a
+            ports at which server `a` reaches server `b`; `b` itself listens on the ports in `peer`. So a test can put a
             proxy between two servers. By default they reach each other directly.
         settings: more lines for each `zoo.cfg`, by name.
         each: called as `each(number)`; returns further arguments of that `Server`, such as a shorter

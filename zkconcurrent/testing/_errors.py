@@ -1,4 +1,4 @@
-"""The error of a machine without a ZooKeeper or a Java, and how to get them."""
+"""The error for a machine without ZooKeeper or Java, and how to get them."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ Tests and development can do without: ZKCONCURRENT_SERVER=memory has the library
 class NoServerError(RuntimeError):
     """This machine has no ZooKeeper, or no Java to run it.
 
-    The message lists the places that were searched, and how to get a server.
+    The message lists the places that were searched, and says how to get a server.
     """

@@ -19,8 +19,8 @@ from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
 
-# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds. A server of 3.9 needs
-# netty's if `zookeeper.sessionRequireClientSASLAuth` is set.
+# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds. A ZooKeeper 3.9 needs
+# netty's jars if `zookeeper.sessionRequireClientSASLAuth` is set.
 _SERVER = re.compile(
     r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
     r"|slf4j-api|slf4j-simple|log4j-api|log4j-core|log4j-slf4j2-impl"
@@ -37,7 +37,7 @@ class Installation:
     Attributes:
         kind: `home`, `debian`, `path`, `pyspark` or `memory`.
         version: the version of ZooKeeper, such as `"3.8.0"`; of the memory server, the version that it behaves like.
-        class_path: the jars that run a server; none of the memory server.
+        class_path: the jars that run a server; empty for the memory server.
         curator_class_path: the jars for a Java program that uses Curator's recipes; empty if they are not installed.
     """
 

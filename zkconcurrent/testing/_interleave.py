@@ -23,7 +23,7 @@ def pause() -> None:
     """Let `interleave` decide which thread goes on; in a thread that it has not started, do nothing.
 
     Call it wherever another thread may come in between: before each access to the data that a lock protects, for
-    instance in the double of a database.
+    instance in a test double of a database.
     """
     turn: _Turn | None = getattr(_here, "turn", None)
     if turn is not None:

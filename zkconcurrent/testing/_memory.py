@@ -16,11 +16,11 @@ class MemoryServer(Server):
 
     It starts in a tenth of a second, needs no Java, and speaks ZooKeeper's protocol, so that any client may use it from
     any process of this machine. Contract tests compare it with a real server. It is **not for production**: it is
-    neither replicated nor durable, and listens on 127.0.0.1 only. TLS, SASL, quotas and nodes with a time to live are
-    unknown to it.
+    neither replicated nor durable, and listens on 127.0.0.1 only. It has no TLS, SASL, quotas or nodes with a time to
+    live.
 
-    As a `Server` does, it runs in a process of its own, which can be killed and frozen, and whose data a restart finds
-    again; `stop`, or the end of this Python process, ends it and leaves nothing behind.
+    Like a `Server`, it runs in a process of its own, which can be killed and frozen, and which has its data again after
+    a restart. `stop`, or the end of this Python process, ends it and leaves nothing behind.
 
     Args:
         port: the port for clients; by default the first start chooses a free one, and later starts keep it.
@@ -57,7 +57,7 @@ class MemoryServer(Server):
         """Kill the server, and start it again on the same port with the same data.
 
         Args:
-            sessions: whether the sessions live on. If not, all are over, and so are their ephemeral nodes.
+            sessions: whether the sessions live on. If not, all sessions end, and their ephemeral nodes go.
         """
         self.kill()
         self._forgets = not sessions

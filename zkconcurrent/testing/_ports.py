@@ -1,8 +1,8 @@
 """Ports for servers that restart on the same port.
 
-The port of a server that is dead, or has not started yet, looks free, and so does the port at which a follower would
-lead. So two suites that run at once could both choose a port that looks free. Each port is reserved by a UDP socket,
-which is in no server's way, as servers use TCP, and which the system closes when the process ends.
+The port of a server that is dead, or has not started yet, looks free, and so does the port on which a follower will
+listen if it becomes the leader. So two suites that run at once could choose the same port. To prevent this, a UDP
+socket reserves each port. It is in no server's way, as servers use TCP, and the system closes it when the process ends.
 """
 
 from __future__ import annotations

@@ -25,16 +25,16 @@ from ._service import Service
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 # As few threads as possible: half of a request's cost is to pass it from thread to thread. So a server reads its
-# connections one after the other, and commits the requests of an ensemble one after the other; the replies show
-# neither.
+# connections one after the other, and commits the requests of an ensemble one after the other; the replies stay the
+# same.
 _FEW_THREADS = {
     "zookeeper.nio.numSelectorThreads": 1,
     "zookeeper.nio.numWorkerThreads": 0,
     "zookeeper.commitProcessor.numWorkerThreads": 0,
 }
 
-# The settings for any logging library: warnings and worse, on standard error. No folder on the class path has them, as
-# Java is slower to start with one.
+# The settings for any logging library: warnings and worse, on standard error. They are passed as properties, as
+# Java starts more slowly with a folder on the class path.
 _CONF = Path(__file__).parent / "conf"
 _LOGGING = {
     "log4j.configuration": (_CONF / "log4j.properties").as_uri(),
@@ -204,7 +204,7 @@ class Server(Service):
         Raises:
             NoServerError: there is no ZooKeeper, or no Java.
             RuntimeError: the server is running already; the port that was asked for is in use; or the server does not
-                start, then the message ends with its log.
+                start (the message then ends with its log).
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
@@ -373,7 +373,7 @@ class Server(Service):
         return self._process
 
     def _serves(self, patience: float) -> bool:
-        """Return whether this server serves clients, and not another one that took the port first."""
+        """Return whether this server serves clients, rather than another one that took the port first."""
         try:
             return self._guard is not None and self._guard.folder.name in self._asked("conf", patience)
         except OSError:
@@ -395,7 +395,7 @@ class Server(Service):
 
 
 def _for_java(text: str) -> str:
-    """Return the text of a file of properties, all in ASCII: Java takes other bytes for Latin-1."""
+    """Return the text of a properties file in pure ASCII: Java reads other bytes as Latin-1."""
     units = text.encode("utf-16-be", "surrogatepass")
     codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)

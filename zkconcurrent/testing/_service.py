@@ -42,7 +42,7 @@ class Service(ABC):
             client.close()
 
     def expire(self, client: KazooClient) -> None:
-        """End a client's session as its expiry would: its ephemeral nodes go.
+        """End a client's session as its expiry would: its ephemeral nodes are removed.
 
         As in ZooKeeper's own tests, a second connection joins the session and closes it. The call repeats this until
         the server gives the second connection another session. When the call returns, the server has ended the session;

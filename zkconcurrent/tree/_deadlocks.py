@@ -1,10 +1,10 @@
 """`find_deadlocks`: rings of waits, found from outside, by the search that the members' own processes make.
 
-All queues below the path are listed, with the data of their nodes, and each waiter whose node names holds is searched.
-Whatever else a search asks for is read then. A waiter that it meets outside of the path is searched as well, as the
-youngest member of a ring finds it. In the end the queues of what was found are listed once more, behind a `sync`: what
-both listings have was there at one instant between the two, so no ring is imagined. What the search does not judge is
-reported beside the rings, for a person to judge.
+It lists all queues below the path, reads the data of their nodes, and makes a search from each waiter whose node names
+holds. What else a search asks for is read during the search. If a search meets a waiter outside of the path, there is a
+search from that one, too, as only the youngest member's search finds a ring. In the end, the queues of all suspected
+rings are listed once more, behind a `sync`: what both listings contain was there at one instant between the two, so no
+ring is imagined. The waits that a search can't judge are reported beside the rings, for a person to judge.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class DeadlockMember:
         edge: who it is, and what it waits for. All paths are full, with the client's chroot.
         by: the thread or task, as the `by` of a `Contender`.
         session: its session, as the `session` of a `Contender`.
-        held_path: the path of what it holds, for which the member before it waits; None if that one waits only behind
-            this one's place.
+        held_path: the path of its hold for which the previous member waits; None if the previous member only waits
+            behind it in a queue.
         held_node: the name of its node there.
         token: the fencing token of that hold; 0 if there is none.
     """
@@ -61,7 +61,7 @@ class DeadlockMember:
     token: int = 0
 
     def whole_name(self) -> str:
-        """Return the words by which messages name it."""
+        """Return its name, as messages show it."""
         edge = self.edge
         return NodeInfo(edge.host, edge.pid, edge.thread, label=edge.label).whole_name(edge.waiter)
 
@@ -81,11 +81,11 @@ class Deadlock:
 @public
 @dataclass(frozen=True)
 class UnjudgedWait:
-    """A wait that the search can't judge: it finds no deadlock through it.
+    """A wait that the search can't judge: deadlocks that lead through it are not found.
 
     Attributes:
         path: the full path of the queue.
-        node: the name of the node; None if it is the whole queue.
+        node: the name of the node; None for the whole queue.
         why: the reason, for people.
     """
 
@@ -112,17 +112,18 @@ class DeadlockReport:
 
 @public
 def find_deadlocks(client: KazooClient, path: str = "/", *, timeout: float = 30.0) -> DeadlockReport:
-    """Return the deadlocks that lead through a path or what is below it, of any processes.
+    """Return the deadlocks of all processes that involve a path, or the paths below it.
 
-    Each process finds its own deadlocks, and logs them. This finds them from outside, also those of processes whose log
-    is out of reach. A deadlock that it returns has existed, with all its waits, at one instant during the call.
+    Each process finds its own deadlocks, and logs them. This function finds them from outside, even if the logs of the
+    processes are out of reach. Each deadlock that it returns existed, with all its waits, at one instant during the
+    call.
 
     Cost:
         As `inspect`. If a deadlock is suspected, its queues are listed once more, a quarter of a second later.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient` that is started.
-        path: where.
+        path: the path at which the search begins.
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
 
     Raises:
@@ -170,7 +171,7 @@ class _KnownTree:
     Attributes:
         reads: the reads of the client.
         listings: the first listing of each queue.
-        met: the nodes that were read for the searches, and were not searched yet.
+        met: the nodes that were read for the searches, and from which no search was made yet.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -181,7 +182,7 @@ class _KnownTree:
         self.met: list[Place] = []
 
     def answer(self, ask: Ask) -> Answer:
-        """Return what was read, or read it."""
+        """Return what a search asks for; read what was not read before."""
         paths = [path for path in ask.paths if path not in self.listings]
         self.listings |= self.list_now(paths)
         nodes = [place for place in ask.nodes if place not in self._nodes]
@@ -219,7 +220,7 @@ def _place_of(link: Link, path: str) -> Place:
 
 
 def _doubt(info: NodeInfo, kind: str | None) -> str:
-    """Return why a wait is not judged; empty if it is, or if its owner holds nothing."""
+    """Return why a wait can't be judged; an empty string if it can, or if its owner holds nothing."""
     if info.by is None:
         return _NO_HOLDS
     if info.holds and info.timeout is not None:
@@ -232,7 +233,7 @@ def _age(node: Node, now: float) -> float:
 
 
 def _advance(steps: _Steps, answer: Answer | None, known: _KnownTree) -> Ask | Cycle | None:
-    """Go on with a search until it ends, or asks for new listings; at its begin, there is no answer yet."""
+    """Continue a search until it ends, or asks for new listings; an answer of None begins it."""
     try:
         ask = steps.send(answer)
         while not ask.again:
@@ -244,7 +245,7 @@ def _advance(steps: _Steps, answer: Answer | None, known: _KnownTree) -> Ask | C
 
 
 def _confirmed(known: _KnownTree, suspected: Sequence[tuple[_Steps, Ask]]) -> Iterator[Cycle]:
-    """List all queues of what was found once more, and return the cycles that are still there."""
+    """List all queues of the suspected cycles once more, and yield the cycles that are still there."""
     if not suspected:
         return
     paths = [*dict.fromkeys(path for _, ask in suspected for path in ask.paths)]
@@ -272,7 +273,7 @@ def _members(known: _KnownTree, cycle: Sequence[DeadlockEdge]) -> Iterator[Deadl
 
 
 def _is_contender(name: str) -> bool:
-    """Return whether a node may wait for its siblings, as one of an unknown kind may, or one of a kind of lock."""
+    """Return whether a node may wait for its siblings: it belongs to a lock, to kazoo's recipes, or an unknown kind."""
     role = role_of(name)
     waits = name.startswith("_c_") if role is None else role in RULES and role != PERMIT.role
     return waits or is_of_kazoo(name)

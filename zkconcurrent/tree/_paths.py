@@ -1,7 +1,7 @@
 """`inspect`: the contenders at a path and below it.
 
-A listing alone shows which children of a node are contenders, of which kind, and who holds: by the rules of the locks
-themselves. The nodes' data and times are read for these alone.
+By the rules of the locks themselves, a listing alone shows which children of a node are contenders, of which kind, and
+which of them hold. Data and times are read for the nodes of contenders alone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _KINDS = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadW
 _LEASES, _LOCKS = "leases", "locks"
 # Where the clients of a `Queue` wait, for an item or for room. No client holds there.
 _LINES = {"consumers": "consumer", "producers": "producer"}
-# A client that has taken an item of a `Queue`, and not acknowledged it, has a node of the item's name there.
+# A client that has taken an item of a `Queue`, and not acknowledged it yet, has a node with the item's name here.
 _CLAIMS = "claims"
-# The children that a `Queue` has wherever a client waits.
+# The children of each `Queue` in which a client waits.
 _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
-# What belongs to the node above, whose listing shows its kind.
+# Nodes that are parts of the node above them, whose listing shows its kind.
 _PARTS = {_LEASES, _LOCKS, _CLAIMS, *_LINES}
 _RESERVED = "/zookeeper"
 
@@ -47,8 +47,8 @@ class PathReport:
 
     Attributes:
         path: its path, without the client's chroot.
-        kind: its class, as far as the nodes show: "Lock" may be an `RLock`, and a `Condition` is the lock that it uses.
-        holders: who holds: one of a lock, all readers or the writer, one for each permit, or for each claimed item.
+        kind: its class, as far as the nodes show it: "Lock" may be an `RLock`, or the lock that a `Condition` uses.
+        holders: who holds: one for a lock, all readers or the writer, one for each permit or for each claimed item.
         waiters: who waits, the next one first.
     """
 
@@ -70,12 +70,12 @@ class TreeReport:
 
     Attributes:
         path: the path.
-        exists: whether the path is there. A lock's node goes a minute or so after its last use.
-        primitives: the primitives that a client holds or waits for, by path; two at one path if these are of two kinds,
-            which do not exclude each other.
+        exists: whether the path is there. ZooKeeper deletes a lock's node a minute or so after its last use.
+        primitives: the primitives that a client holds or waits for, sorted by path. A path has two if it has contenders
+            of two kinds, which do not exclude each other.
         unusable: the paths at which an acquire would raise an error, or will soon, each with the reason.
         unreadable: the paths that this client may not read.
-        of_kazoo: the paths that kazoo's own recipes use, each with the number of their nodes, which do not show who
+        of_kazoo: the paths that kazoo's own recipes use, each with the number of its nodes, which do not show who
             holds.
         is_whole: whether all was read; False if there are nodes below the levels that were asked for.
     """
@@ -113,7 +113,7 @@ def inspect(
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient` that is started.
-        path: where.
+        path: the path at which the listings begin.
         depth: how many levels below the path to read; None reads all, 0 only the primitive at the path.
         before: an earlier report of the same path: a holder that was there keeps its `first_seen_holding`.
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
@@ -136,8 +136,8 @@ class _Listing(NamedTuple):
     """The contenders in one listing.
 
     Attributes:
-        path: the primitive's path, and
-        folder: the node that was listed; empty if it is the root, so that a child is folder/name everywhere.
+        path: the primitive's path.
+        folder: the path of the node that was listed; empty for the root, so that a child is always folder/name.
         kind: the primitive's class, as far as the names show.
         rule: the rule of the queue.
         names: the contenders.
@@ -151,10 +151,10 @@ class _Listing(NamedTuple):
 
     def holders(self) -> list[str]:
         """Return those that hold, in the order of their turns."""
-        # Claims have no order either, and block no client.
+        # Claims, like permits, have no order and block no client.
         if self.rule is PERMIT:
             return line_up(self.names, PERMIT)
-        # Where a semaphore's clients queue, the first, too, waits: for permits. So does that of a `Queue`, for an item.
+        # In the queue of a semaphore, even the first client waits: for permits. In a `Queue`, for an item or for room.
         return [] if self.kind in ("Semaphore", "Queue") else holders(self.names, self.rule)
 
     def mode(self) -> str | None:
@@ -193,7 +193,7 @@ class Scan:
         self.reads = Reads(client, path, timeout)
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
-        # A `Queue` that no client uses has only these children left. Curator's queue has only these in any case.
+        # The nodes with claims and items: a `Queue` that no client uses has no other children, and Curator's never has.
         self._with_items: set[str] = set()
         self._errors: dict[str, Exception] = {}
         self._is_whole = True
@@ -220,7 +220,7 @@ class Scan:
         )
 
     def read(self, depth: int | None, before: Sequence[Contender] = ()) -> list[PathReport]:
-        """Return the primitives at the path and below it; arguments as `inspect`, of `before` the contenders."""
+        """Return the primitives at the path and below it; `before` is the contenders of the earlier report."""
         link = self.reads.link
         found = self._list(depth)
         paths = [f"{listing.folder}/{name}" for listing in found for name in listing.names]
@@ -244,7 +244,7 @@ class Scan:
         ]
 
     def _kind(self, listing: _Listing, line: Sequence[Contender]) -> str:
-        """Return the class of a primitive, by what its nodes have in them, too."""
+        """Return the class of a primitive, which may depend on the data of its nodes."""
         if listing.kind == "Lock" and any(origin_of(self.nodes[each.node].data)[0] for each in line):
             return "Election"
         if listing.kind == "Lock" and any(each.owner is not None for each in line):
@@ -289,10 +289,10 @@ class Scan:
             self._with_items.add(node)
 
     def _sort(self, node: str, names: Sequence[str]) -> tuple[list[_Listing], list[str]]:
-        """Return a node's contenders, by kind, and the other children. The node above it must come first.
+        """Return a node's contenders, by kind, and the other children. Call it for the node above first.
 
-        Two kinds on one path, which our library refuses and others do not, do not wait for each other: they are two
-        queues.
+        This library refuses two kinds on one path, but others do not. The two kinds do not wait for each other: they
+        are two queues.
         """
         above, last = _above(node), node.rpartition("/")[2]
         kinds: dict[str, list[str]] = {}

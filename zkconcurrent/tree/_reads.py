@@ -1,4 +1,4 @@
-"""Many reads at once, of a client that need not have a session of this library: nothing is written, no watch is set."""
+"""Many reads at once, by a client that need not have a session of this library: nothing is written, no watch is set."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Reads:
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
 
     Raises:
-        TypeError: it is not a kazoo client, or the timeout is not a number.
+        TypeError: the client is not a kazoo client, or the timeout is not a number.
         ClientError: the caller is on a thread of kazoo's, or is a listener.
 
     Attributes:
-        link: its link.
+        link: the client's link.
     """
 
     def __init__(self, client: KazooClient, path: str, timeout: float) -> None:
@@ -42,7 +42,7 @@ class Reads:
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         check_seconds("timeout", timeout)
         check_may_block(lambda: ())
-        # Not that of a session, which makes a chroot again that the servers have lost.
+        # Not the link of a session, which would create the chroot again if the servers have lost it.
         self.link = Link(client)
         self._path = path
         self._timeout = timeout
@@ -54,7 +54,7 @@ class Reads:
     def ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
         """Send a request for each path, hundreds at a time; return the results, in order.
 
-        Where a node is gone, may not be read, or has a name that no node can have, kazoo's error is in the place of its
+        If a node is gone, may not be read, or has a name that no node can have, kazoo's error is in the place of its
         result.
 
         Args:

@@ -14,9 +14,9 @@ a listing, and each entry a watch.
 
 A tombstone stays until every call that began earlier has ended.
 
-When the last object is gone, the watch of the tree is removed. ZooKeeper 3.9 has a kind of its own for that in
-`removeWatches`. Older servers refuse this kind, and write one error into their log; the client then removes the watches
-of data and of children, of which such a watch consists there.
+When the last object is gone, the watch of the tree is removed. For that, ZooKeeper 3.9 has a watch type of its own in
+`removeWatches`. Older servers refuse this type, and write one error into their log; the client then removes the data
+and child watches, of which such a watch consists there.
 
 A data watch that the user sets on the parent of the entries replaces the recursive one on servers before 3.9. The
 transport reports each reply to such a request, and the thread then begins anew: watch, `sync`, listing. The copy is
@@ -24,7 +24,7 @@ served meanwhile, as it only falls behind. If the listing's zxid is less than an
 or restored, and the library drops the copy.
 
 Each connection has its own handshake object, which kazoo's thread replaces before any reply comes. A read compares it
-with that of the last listing, in less than a microsecond. So a read notices a reconnect by itself.
+with the object of the last listing, in less than a microsecond. So a read notices a reconnect by itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Tombstone(NamedTuple):
 
     Attributes:
         zxid: the zxid as of which the key has no entry.
-        number: when this client learned it; a call that began later can bring no older state.
+        number: when this client learned that; a call that began later can't bring an older state.
     """
 
     zxid: int
@@ -124,8 +124,8 @@ class Mirror(ReceiptPool):
             handler between a condition that is met and the first call after it.
         entries: the copy, by key.
         tombstones: the tombstones, by key.
-        changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
-            another watch may have replaced it, or no object uses the mirror any more.
+        changes: the nodes that have changed and were not read yet; the parent of the entries among them means that
+            another watch may have replaced ours, or that no object uses the mirror any more.
         listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
         listed: the entries were listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
@@ -193,7 +193,7 @@ class Mirror(ReceiptPool):
             self.under_way[call] = next(self.numbers)
 
     def note_ended(self, call: object) -> None:
-        """Note that a call has ended; forget each tombstone if no other call can bring an older state than it."""
+        """Note that a call has ended; forget each tombstone that is older than every other call under way."""
         with self.guard:
             self.under_way.pop(call, None)
             others = [other for each in self.under_way.keyrefs() if (other := each()) is not None]
@@ -212,8 +212,8 @@ class Mirror(ReceiptPool):
     def keep(self, key: str, data: bytes, zxid: int, read_at: int = 0) -> None:
         """Record the entry that a change has made, unless a newer state is known.
 
-        If it was read as of the zxid of that newer state, or later, the servers have forgotten that state: they were
-        restored from a backup.
+        If the entry was read as of that newer state's zxid, or later, the servers were restored from a backup and have
+        forgotten that state: then the entry is recorded nevertheless.
         """
         entry = Entry(data, zxid)
         with self.guard:
@@ -259,12 +259,12 @@ class Mirror(ReceiptPool):
 
 
 def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
-    """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
+    """Keep the copy current while one connection and its watch last; call `listed` once it may be served."""
     ticket: Ticket = yield op.NewTicket(mirror.at.entries)
     mirror.ticket = ticket
     # All entries are listed after this, so older changes add nothing.
     mirror.changes.clear()
-    # `read` may be cut short before its `end`; the next `follow` lists all entries again.
+    # `read` may be cut short before its `note_ended`; the next `follow` lists all entries again.
     with suppress(op.ConnectionLost, op.Requeue):
         connection = yield op.WatchRecursive(ticket, mirror.changes)
         yield from _list(mirror)
@@ -277,7 +277,7 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
 
 
 def _list(mirror: Mirror) -> Recipe[None]:
-    """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
+    """Read all entries, behind a `sync`, and also those in the copy that the listing lacks."""
     at = mirror.at
     newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
     _, (node, zxid), names = yield op.Sync(at.path), op.GetWithZxid(at.path), op.Children(at.entries)
@@ -307,7 +307,7 @@ def _catch_up(mirror: Mirror) -> Recipe[bool]:
 
 
 def read(mirror: Mirror, keys: list[str], call: object) -> Recipe[None]:
-    """Read the states of these keys into the copy; `call` stands for this read, see `Mirror.note_begun`."""
+    """Read the states of these keys into the copy; `call` stands for this read: see `Mirror.note_begun`."""
     first, most = 0, FIRST_FLIGHT
     while some := keys[first : first + most]:
         mirror.note_begun(call)

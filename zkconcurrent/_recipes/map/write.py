@@ -1,8 +1,8 @@
 """The entries of a map: each write is one `multi`, applied once even if its reply is lost.
 
-Every `multi` also writes our *writer*, an ephemeral receipt (`receipts`), in the version that we know. So after a lost
-reply the writer's version shows whether the `multi` was applied. The same `multi` may be sent again, as only one of the
-two can find that version.
+Every `multi` also writes our *writer*, an ephemeral receipt (`receipts`); the write names the version that we know. So
+after a lost reply the writer's version shows whether the `multi` was applied. The same `multi` may be sent again, as
+only one of the two can find that version.
 
 Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
 versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
@@ -33,7 +33,7 @@ DELETED_TOGETHER = 100
 
 
 class Ended(OutcomeLost):
-    """Its session is over, so it is unknown whether a `multi` was applied; what it made for that session is gone."""
+    """The session of a `multi` is over, so its outcome is unknown; what it made for that session is gone."""
 
 
 class MapWrite(PendingWrite):
@@ -51,7 +51,7 @@ class MapWrite(PendingWrite):
         self.doubt = False
 
     def finish_write(self) -> Ticket | None:
-        """End; return the ticket of a writer that is of no more use. A second call changes nothing.
+        """End the write; return its writer's ticket if the writer is no longer of use. A second call changes nothing.
 
         An interrupt in between leaves the writer unused until its session ends. Two writes with one writer would be
         worse.
@@ -71,7 +71,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
     while True:
         parts: tuple[op.Part, ...] = (op.Create(entry, data, at.ephemeral), _count(at))
         if exists:
-            # An ephemeral entry is made anew, so that it goes with our session, whichever session has made it.
+            # An ephemeral entry is made anew, so that it ends with our session, whichever session has made it before.
             parts = (op.Delete(entry), *parts) if at.ephemeral else (op.SetNode(entry, data, -1),)
         try:
             results = yield from write(map_write, parts)
@@ -91,7 +91,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
 
 
 def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | None]:
-    """Make the entry of a key, unless there is one; return the data of that one, or None if this call has made it."""
+    """Make the entry of a key, unless there is one; return its data, or None if this call has made it."""
     at, mirror = map_write.view.at, map_write.view
     entry, found = at.entry(key), key in mirror.entries
     while True:
@@ -243,7 +243,7 @@ def write(
             except op.NodeGone:
                 pass
             map_write.doubt = False
-            # An older version is that of a restored backup.
+            # An older version means that a backup was restored.
             if found is None or found.version not in (receipt.version, op.next_version(receipt.version)):
                 yield from _drop_writer(receipt)
                 raise why
@@ -299,7 +299,7 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
     """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
 
     The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
-    be made anew, with other entries of the same versions.
+    be made anew, with other entries that have the same versions.
     """
     mirror, at = map_write.view, map_write.view.at
     entry = at.entry(key)

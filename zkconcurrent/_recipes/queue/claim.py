@@ -1,10 +1,10 @@
 """Claims: a client acknowledges a taken item or gives it back, even if the call was interrupted or cancelled.
 
 A call that is interrupted or cancelled leaves its change to a thread of the library, which settles it. The thread
-completes an acknowledgement, and gives back an item that was claimed. It creates an item that was taken again, with its
-old name and so in its old place. The item's data then say how often it was claimed, as the version of its new node does
-not. A call waits for the reply to a `multi` that takes an item even past its deadline, for a while. Otherwise each
-`get(timeout=...)` that meets an item at its deadline would take it and put it back.
+completes an acknowledgement, and gives back an item that was claimed. If an item was taken, the thread creates it anew,
+with its old name and so in its old place. The item's data then say how often it was claimed, as the version of its new
+node does not. For a while, even past its deadline, a call waits for the reply to a `multi` that takes an item.
+Otherwise each `get(timeout=...)` that meets an item at its deadline would take it and put it back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
     """Settle a change that a call has left under way, so that no item is lost and none stays claimed.
 
     It completes an acknowledgement, gives back an item that was claimed, and puts back an item that was taken, in its
-    place. After it, a `put` was applied, or never will be.
+    place. Once it has ended, a `put` was applied, or never will be.
 
     Raises:
         OutcomeLost: the receipt is gone, so it is unknown whether the change was applied.
@@ -94,7 +94,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
 
 
 def restore(item_call: ItemCall) -> Recipe[None]:
-    """Put an item back in its place, as the call that took it has ended.
+    """Put an item back in its place, as the call that took it has ended early.
 
     If the queue has a maximal size, the recipe waits for a free place, as a producer does.
     """

@@ -23,7 +23,7 @@ def done(item_call: ItemCall) -> Recipe[None]:
     """Count one item as done, once, even if a call that was interrupted is run again (R3).
 
     Raises:
-        SessionExpired: the session has ended; for other clients, all items that were taken before are done.
+        SessionExpired: the session has ended; other clients count all items that were taken in it as done.
     """
     receipt, sent = (yield from ready(item_call)), item_call.sent
     session = receipt.session if sent is None else sent.session
@@ -71,7 +71,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
 
 
 def _items_made(above: op.Node | None) -> tuple[int, int] | None:
-    """Return what changes whenever an item is put, or put back: the parent's czxid, and how many items it ever had."""
+    """Return a value that changes with each put, also of an old item: the parent's czxid and its count of creations."""
     return None if above is None else (above.czxid, above.created)
 
 

@@ -37,7 +37,7 @@ class Order(NamedTuple):
     """The order of a queue.
 
     Attributes:
-        name: as the queue's node has it.
+        name: its name in the data of the queue's node.
         pattern: matches the names of the items.
         newest_first: the item with the last name is taken next.
         keeps: a new item goes behind all others, so a listing that is a little old still has the right order.
@@ -56,8 +56,8 @@ LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 # A consumer of Curator's that fails to process an item puts it back without its priority, or its time.
 PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
-# The time has eight digits or, without a zero in front, more. So of two names, the longer one is due later. The time
-# ends at the largest signed 64-bit number, as Java reads a larger one as 0.
+# The time has eight digits, or more without a leading zero. So of two items, the one with the longer name is due later.
+# The last time is the largest signed 64-bit number, as Java reads a larger one as 0.
 DELAY = Order(
     "delay",
     re.compile(r"queue-(?:\|(?:[0-9A-F]{8}|[1-9A-F][0-9A-F]{8,14}|[1-7][0-9A-F]{15})\|)?\d{10}"),
@@ -79,7 +79,7 @@ def item_prefix(priority: int) -> str:
 
 
 def float_prefix(priority: object) -> str:
-    """Return the name of an item without its number: the bits of its priority, so that texts sort as the floats do.
+    """Return the name of an item without its number: the bits of its priority, so that the names sort as the floats do.
 
     Raises:
         TypeError: the priority is not a number.
@@ -98,7 +98,7 @@ def float_prefix(priority: object) -> str:
 
 
 def ranked_prefix(item: object, priority: Callable[[Any], float] | None, *, floats: bool = False) -> str:
-    """Return the name of an item without its number: by what `priority` returns, by the item, or by its first element.
+    """Return an item's name without its number, ranked by what `priority` returns, by the item or its first element.
 
     Raises:
         TypeError: the priority is not an int or, with `floats`, a float.
@@ -159,7 +159,7 @@ def items(path: str, names: Sequence[str], order: Order) -> list[str]:
                 "path, or delete the item if something else left it behind",
             )
     if order.timed:
-        # A longer name is due later. Names of one length sort as text: by when they are due, and then by number.
+        # An item with a longer name is due later. Names of one length sort as text: by due time, then by number.
         return sorted(sorted(found), key=len)
     return sorted(found, reverse=order.newest_first)
 
@@ -176,7 +176,7 @@ class Header(NamedTuple):
     Attributes:
         order: the name of the order.
         maxsize: how many items the queue may have; 0 sets no limit.
-        state: "open"; or "shutdown": items are taken, and none is put.
+        state: "open"; or "shutdown": items can still be taken, but not put.
     """
 
     order: str
@@ -220,8 +220,8 @@ def frame(payloads: Sequence[bytes], base: int = 0) -> bytes:
 
     Args:
         payloads: the items.
-        base: the node's version less the claims of the first item. It stands behind the mark of the end, where Curator
-            does not read.
+        base: the node's version less the claims of the first item. It stands behind the end mark, where Curator does
+            not read.
     """
     entries = (_ENTRY + struct.pack(">i", len(payload)) + payload for payload in payloads)
     return b"".join((_VERSION, *entries, _END, _BASE.pack(base) if base else b""))

@@ -1,7 +1,7 @@
 """Putting items into a queue: at once, or in turn if it has a maximal size.
 
-Producers of a queue with a `maxsize` queue as for a semaphore. Once a listing shows a producer first, no other client
-creates items, so a later listing of the items can only show too many.
+Producers for a queue with a `maxsize` stand in line, as for a semaphore. Once a listing shows a producer first, no
+other client creates items, so a later listing of the items can only show too many.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def size(at: QueueLayout, seen: op.Node | Sequence[str] | None, most: int) -> Re
     """Return how many items there are, from what `sizing` has read. A result below `most` may be too high.
 
     The parent's node counts its children. If these are fewer than `most`, so are the items. Otherwise the children are
-    listed, as some of them may be no items.
+    listed, as some of them may not be items.
     """
     if isinstance(seen, op.Node) and seen.children < most:
         return seen.children

@@ -18,14 +18,14 @@ from ..receipts import PendingWrite, ReceiptPool
 from .order import Header, Order, free, is_item, items
 
 KEPT = 64
-"""How many names of a listing a client keeps: the first 64, or the first 64th of the listing if that is more.
+"""How many names of a listing a client keeps: the first 64, or one 64th of the listing if that is more.
 
 The client lists again once it has used up the kept names. Only then does it see an item that another client has given
 back, so it keeps few. A long backlog takes long to list, and each thread lists for itself, so the client keeps more
-names of a long one.
+names of a long listing.
 """
-# Items that were read ahead may be used for this many seconds: once an operator removes `items`, their names are given
-# again.
+# Items that were read ahead may be used for this many seconds: if an operator removes `items`, the server gives their
+# names again.
 READ_FOR = 1.0
 
 
@@ -37,7 +37,7 @@ class ClaimLost(Exception):
     """The claim ended with its session, or an operator deleted it: the item is another consumer's.
 
     Attributes:
-        cause: which of the two.
+        cause: which of the two it was.
     """
 
     def __init__(self, cause: LossCause) -> None:
@@ -59,7 +59,7 @@ class QueueLayout(NamedTuple):
 
     @property
     def claims(self) -> str:
-        """The parent of the claims: an ephemeral node of the item's name."""
+        """The parent of the claims: ephemeral nodes, each with the name of its item."""
         return f"{self.path}/claims"
 
     @property
@@ -89,7 +89,7 @@ class QueueLayout(NamedTuple):
 
     @property
     def header(self) -> Header:
-        """The content of the node of an open queue."""
+        """The content of the queue's node while the queue is open."""
         return Header(self.order.name, self.maxsize)
 
 
@@ -103,7 +103,7 @@ class QueueView(ReceiptPool):
         read: the contents of some of these items; None for an item that was gone.
         read_at: when these contents were read, by `clock`.
         window: how many items to read together, unless they are large.
-        flight: how many of them have about 1 MB, judged by the last read.
+        flight: how many items make about 1 MB, judged by the last read.
         rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
@@ -152,13 +152,13 @@ class QueueView(ReceiptPool):
         return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
 
     def unfinished_before(self, session: int | None) -> int:
-        """Return how many of these were taken before this session began; other clients count these as done."""
+        """Return how many unfinished items were taken before this session began; other clients count them as done."""
         receipts = list(self.receipts)
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
     def lay_out(self, *also: op.Container) -> Recipe[None]:
-        """Make the nodes that all clients share and, if it is named, the queue of the consumers or producers that wait.
+        """Make the nodes that all clients share and, if given, the queue of the consumers or producers that wait.
 
         Raises:
             ForeignNodeError: the path belongs to something else.
@@ -240,7 +240,7 @@ class ItemCall(PendingWrite):
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
         decode: turns an item's bytes into the item; raises ValueError if it can't.
-        taken: the item in question.
+        taken: the item that the call takes, claims, acknowledges or gives back.
         names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
         item_taken: the call had taken an item for certain when it ended.
     """
@@ -267,7 +267,7 @@ class ItemCall(PendingWrite):
         self.item_taken = False
 
     def next_name(self) -> str | None:
-        """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
+        """Return the kept listing's next item: the one that this call was already about to take, if there is one."""
         if not self.names:
             # R4: one step moves the name.
             with suppress(IndexError):

@@ -11,8 +11,8 @@ consumer, and one to the next, which is then first. When it wakes, the first rea
 only if nothing is free: watches on an item that it takes itself would only cost events.
 
 In a `DelayQueue` an item's name says when it is due. The first of the waiting consumers sleeps until its watch fires,
-or until the earliest free item is due by its own wall clock. The wait itself goes by the monotonic clock, so the driver
-asks for the time that is left once a second. `Session.wall_clock` is the only wall clock that this reads; tests and the
+or until the earliest free item is due by its own wall clock. The wait itself goes by the monotonic clock, so once a
+second the driver asks how much time is left. `Session.wall_clock` is the only wall clock that this reads; tests and the
 simulation set it. All other consumers wait behind the first. One due time wakes one of them.
 """
 
@@ -130,14 +130,14 @@ def seize_kept(item_call: ItemCall, ticket: Ticket | None = None) -> Recipe[Clai
 
 
 def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
-    """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
+    """Take or claim one item, and leave the queue of consumers in the same step; None if it is another consumer's.
 
     The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried. If
     the codec raises any other error than ValueError, nothing is taken.
 
     Raises:
         ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
-            buried the item. Or the node is not that of an item.
+            buried the item. Or the node is not an item's.
         NodeGone: our node in that queue is gone.
     """
     view, at, wanted = item_call.view, item_call.view.at, item_call.purpose
@@ -193,7 +193,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
                 # Our receipt is gone, and perhaps the queue.
                 return None
             elif type(failed) is op.BadVersion:
-                # Since it was read, the item was claimed and given back, or one of its name was buried.
+                # Since it was read, the item was claimed and given back, or another item of its name was buried.
                 yield op.Sync(item)
             elif isinstance(parts[failed.part], op.Create):
                 yield op.CreatePersistent(at.dead, b"")
@@ -248,10 +248,10 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
     """Return an item's node, or None if another consumer has it; also read the items that come next.
 
     While other consumers are in the way, the call reads few items ahead, and lists the claims. It skips the items that
-    those consumers have taken. Listing all items again each time would cost more, the longer the queue is. The call
-    also reads few items ahead if they are large, or if its consumer takes so long for each that they grow old.
+    those consumers have taken. Listing all items again each time would cost more the longer the queue is. The call also
+    reads few items ahead if they are large, or if its consumer takes so long for each that they grow old.
     """
-    # Another thread may replace `view.read` at any time, so the call works on this one.
+    # Another thread may replace `view.read` at any time, so the call works on the present one.
     read = view.read
     if name not in read or not view.fresh:
         if read and not view.fresh:
@@ -295,12 +295,12 @@ def bury(at: QueueLayout, taken: ClaimedItem) -> Recipe[op.Part]:
 
 
 def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] | None = None) -> Recipe[ClaimedItem]:
-    """Complete a claimed item by the session and token of its claim; without a session, the claim is over."""
+    """Add the session and token of its claim to a claimed item; if it gets no session, the claim is over."""
     if results is not None:
         stat = results[0][1]
         taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
     else:
-        # This read is behind the `sync` by which the receipt was read. A claim of another session is another client's
+        # This read is behind the same `sync` as the read of the receipt. A claim of another session is another client's
         # or, if our session has ended since, another thread's.
         node: op.Node | None = yield op.Get(f"{item_call.view.at.claims}/{taken.name}")
         if node is not None and node.session == item_call.session:

@@ -1,6 +1,6 @@
 """The callbacks of a lock: `on_lost` and `on_suspect`, each call on a thread of its own.
 
-A callback may do anything, and take long. The keeper, which sends the heartbeat, only has its thread started.
+A callback may do anything, and take long. The keeper sends the heartbeat, so it only has the callback's thread started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Callbacks:
     Attributes:
         _on_lost: the user's function to call at each loss.
         _on_suspect: the one to call when a hold becomes suspect.
-        _was_suspect: `suspect` was True when the keeper last looked.
+        _was_suspect: `suspect` was True at the keeper's last check.
     """
 
     _on_lost: OnLost | None
@@ -49,7 +49,7 @@ class Callbacks:
 
     def _start_on_suspect(self) -> None:
         if (on_suspect := self._on_suspect) is not None:
-            # The thread may start late, so it counts the seconds when it calls.
+            # The thread may start late, so it computes the seconds only when it calls.
             self._start("on_suspect", lambda: on_suspect(self, self._outlook()[1]))
 
     def _start_on_lost(self) -> None:

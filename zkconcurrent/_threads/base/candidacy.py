@@ -1,17 +1,17 @@
-"""The seat of an election, which the leader holds, and the candidacy by which a client stands for it.
+"""The seat of an election, which the leader holds, and the candidacy of a client that stands for it.
 
-A seat is a lock whose nodes have the candidates' ids for data. In a block `with election.lead()` the calling thread
+A seat is a lock whose nodes contain the candidates' ids. In a block `with election.lead()` the calling thread
 holds the seat. For a candidacy a thread of the library holds it, and queues again after each loss.
 
-A seat has no queue of its own: `LeaderLock` is a `LockBase` that passes other data to the recipes of the queue, and its
-rule says which nodes it refuses.
+A seat has no recipes of its own for its queue: `LeaderLock` is a `LockBase` that passes other data to the recipes of a
+lock, and its rule decides which nodes it refuses.
 
 `stand()` begins a `Candidacy`, which has a thread of the library. The thread acquires the seat, sleeps until the hold
 is lost or the candidacy withdrawn, ends the hold, and begins again. The candidacy belongs to the path's state, not to
 an object: the node stands for the process, so it must not disappear when a variable goes out of scope. A candidacy is
 withdrawn by a flag and a wake-up: the `why_end` of the acquire's call reads the flag, so the trampoline raises an error
-in the steps, and they clean up as after an interrupt. A term that ends so has its `lost` set before the delete is sent:
-other threads may work for it, and the next candidate may lead as soon as the delete is applied.
+in the steps, and they clean up as after an interrupt. When a term ends this way, its `lost` is set before the delete is
+sent: other threads may work for the term, and the next candidate may lead as soon as the delete is applied.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ class Candidate(NamedTuple):
         queued: when the candidate queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its term.
-        host: the candidate's host, and
-        pid: its process, by its id; None for an id of the program's own, and for a leader that has published other
-            data.
+        host: the candidate's host; None where `pid` is None.
+        pid: its process id; None for an id of the program's own, and for a leader that has published other data.
     """
 
     id: str
@@ -111,7 +110,7 @@ class ElectionState(PathState):
                 if not self.stands:
                     before, self.candidacy = self.candidacy, begun
                     if before is not None:
-                        # If the candidacy goes on, a signal handler has begun it since the check above.
+                        # `before` goes on only if a signal handler has begun it since the check above.
                         before.withdraw()
             self.start()
         except BaseException:
@@ -125,7 +124,7 @@ class ElectionState(PathState):
         A signal handler calls this, too: it may have interrupted the thread that was about to start it.
         """
         if (candidacy := self.candidacy) is not None and candidacy.thread is None:
-            # If several threads are started, the first to run takes the seat, and the others end.
+            # If several threads are started, the first to run takes the core, and the others end.
             self.session.link.spawn(candidacy.run, f"candidacy {self.path}")
 
     def forget(self) -> None:
@@ -142,7 +141,7 @@ class Candidacy:
     Attributes:
         hold: its hold, while it leads.
         withdrawn: the candidacy is to end.
-        thread: the number of its thread; None until that has begun.
+        thread: the number of its thread; None until the thread has begun.
         over: its thread has ended.
         error: the error that has ended its thread, unless it was withdrawn.
         waiters: the calls that its changes wake. Weak, as the candidacy outlives them: a task of a closed loop never
@@ -150,7 +149,7 @@ class Candidacy:
     """
 
     def __init__(self, core: LeaderCore) -> None:
-        # R4: the thread that runs takes the seat by one `pop`.
+        # R4: the thread that runs takes the core by one `pop`.
         self._cores = [core]
         self._event: AutoResetEvent | None = None
         self.hold: Hold | None = None
@@ -185,7 +184,7 @@ class Candidacy:
                 try:
                     self._queue_and_lead(core)
                 except SystemExit:
-                    # A listener has called `sys.exit()`, which ends no thread of the library. It may do so again.
+                    # A listener has called `sys.exit()`, which must not end the candidacy. Pause: it may do so again.
                     log.error("a listener has called sys.exit() on the thread of the candidacy at %s", core.path)
                     if self._event is not None:
                         self._event.wait(EXIT_PAUSE)
@@ -239,7 +238,7 @@ class Candidacy:
     # -- as a listener of its hold's loss ------------------------------------------------------------------------
 
     def set(self) -> None:
-        """Wake the thread; on any thread."""
+        """Wake the candidacy's thread. Any thread may call this."""
         if (event := self._event) is not None:
             event.set()
 
@@ -297,7 +296,7 @@ class LeaderCore(LockCore):
 
 
 class LeaderLock(LockBase):
-    """The lock of an election, whose holder leads: a thread's or a task's."""
+    """The lock of an election: the thread or task that holds it leads."""
 
     _kind = "Election"
     _missed = "not elected"
@@ -364,7 +363,7 @@ class LeaderLock(LockBase):
             raise TypeError(f"data must be bytes, not {type(data).__name__}")
         if self._layout == "latch":
             # Seen with Curator 5.4.0: a LeaderLatch's watch on the leader's node fires once, and the latch goes on only
-            # if the event is that of a delete.
+            # if the event is a delete.
             raise RuntimeError(
                 f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind a node that was "
                 "rewritten misses the delete of that node, and would never lead; put the data into the id, or use the "
@@ -392,7 +391,7 @@ class LeaderLock(LockBase):
         return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
 
     def candidate(self, leader: Leader) -> Candidate | None:
-        """Return the `Candidate` of a leader."""
+        """Return a leader as a `Candidate`; None if there is none."""
         return None if leader is None else Candidate.of(self._path, *leader)
 
     # -- the candidacy -------------------------------------------------------------------------------------------
@@ -455,7 +454,7 @@ class LeaderLock(LockBase):
                 yield left
             if (error := candidacy.error) is not None and not candidacy.withdrawn:
                 if isinstance(error, ClientError):
-                    # Its remedy may be out of date: the program may have started the client again.
+                    # The error's advice may be out of date: the program may have started the client again.
                     session.check_usable(self._path)
                     raise ClientError(self._path, "the candidacy ended as the client was stopped: call stand() again")
                 raise copy.copy(error)
@@ -477,7 +476,7 @@ class LeaderLock(LockBase):
         try:
             candidacy.withdraw()
             if (hold := candidacy.hold) is not None:
-                # Tell the loss now: the candidacy's thread may run much later, for instance if the process was paused.
+                # Set the loss now: the candidacy's thread may run much later, for instance if the process was paused.
                 with session.lock:
                     hold.loss.set()
             if session.link.on_own_thread() or session.identity() == candidacy.thread:

@@ -15,7 +15,7 @@ from ..._runtime.wait_loops import Steps, outlast
 from .lock_core import LockCore
 from .node_data import node_data
 
-# How long an interrupted wait waits while ZooKeeper is out of reach.
+# How long an interrupted wait goes on at most while ZooKeeper is out of reach.
 MAX_OUTAGE = 1 / 3  # of the session timeout
 
 
@@ -23,9 +23,9 @@ class ConditionWait:
     """One wait of one thread or task. It makes two calls, as the second must follow however the first ends.
 
     Attributes:
-        hold: the hold of the lock that it releases.
+        hold: the lock's hold, which the wait releases.
         call: the call that releases the hold and waits.
-        begun: how often the lock's acquire has begun.
+        begun: how often it has begun to acquire the lock again.
     """
 
     __slots__ = ("_errors", "_lock", "_owner", "_path_check", "_waiters", "begun", "call", "hold")
@@ -86,9 +86,9 @@ class ConditionWait:
     def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
         """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
 
-        An interrupt at a sleep changes nothing else, so the call keeps its place in the queue; an interrupt at another
-        line has it queue anew. After either, the call waits for `MAX_OUTAGE` at most while ZooKeeper is out of reach,
-        and the hold is lost instead.
+        An interrupt at a sleep changes nothing else, so the call keeps its place in the queue. After an interrupt at
+        another line, the call queues anew. After either, the call gives up if ZooKeeper stays out of reach for
+        `MAX_OUTAGE`, and the hold is lost.
 
         Args:
             calls: the container for the calls that this makes.
@@ -117,7 +117,7 @@ class ConditionWait:
             try:
                 if lock.mine() is None:
                     yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
-                # This call is separate from the acquire, so it can be abandoned without the lock.
+                # This call is separate from the acquire, so abandoning it does not give up the lock.
                 call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                 for ticket in self.call.tickets:
                     if not session.is_discarded(ticket):

@@ -1,4 +1,4 @@
-"""A contender: what a node in a queue says about the thread that created it, in this library's format or another's."""
+"""A contender: what a node in a queue shows of the thread that created it, in this library's format or another's."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Contender(NamedTuple):
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
         owner: the owner's name, if it holds or waits for a `DetachedLock`.
-        by: a string that identifies the thread or task that created the node: no other one of any process has it. With
-            `fair=False`, that thread may have handed the node on to another one of its process; on the client that
-            holds, this and `thread` are those of the other.
-        timeout: for how many seconds it waits at most; None if it waits forever, or the node's data do not say.
-        holds: what its thread held when it queued, without what other threads can release: the full paths, with the
-            unique part of each node's name; at most 16.
+        by: a string that identifies the thread or task that created the node: no other thread or task of any process
+            has it. With `fair=False`, that thread may have handed the node on to another thread of its process; the
+            client that holds then reports the other thread here and in `thread`.
+        timeout: for how many seconds it waits at most; None if it waits forever, or the node's data do not show it.
+        holds: the holds that its thread had when it queued, except those that other threads can release; at most 16,
+            each as the full path and the unique part of the node's name.
         revoked: a client has asked it to let go. The request has replaced the node's data, so all fields that are read
             from the data are None.
         label: the `label` of its lock, if it has one.
-        first_seen_holding: when this client first saw it hold, by this machine's clock, as long as the client keeps an
-            object of that path. Its hold began then or earlier: the node does not show when. For a hold of this client,
-            the time of its grant. None for a waiter.
+        first_seen_holding: when this client first saw it hold, by this machine's clock; the client remembers this as
+            long as it keeps an object of that path. The hold began then or earlier: the node does not show when. For a
+            hold of this client, the time of its grant. None for a waiter.
         mode: "read", "write" or "permit"; at a `Queue`, "consumer", "producer" or "claim"; empty if the kind has one
             mode only.
         blocker: the name of the node that it waits for. None for a holder, and for a waiter that no other node blocks:
@@ -104,11 +104,11 @@ class Contender(NamedTuple):
 def note_holders(
     contenders: Iterable[Contender], before: Iterable[Contender], granted: Mapping[str, datetime]
 ) -> list[Contender]:
-    """Return the contenders of a listing, the holders with the time at which an observer first saw them hold.
+    """Return the contenders of a listing; each holder gets the time at which an observer first saw it hold.
 
     Args:
         contenders: all that the observer sees.
-        before: what this returned for the listing before.
+        before: what this returned for the previous listing.
         granted: the times of the grants that the observer knows, by node.
     """
     now = ago(0)

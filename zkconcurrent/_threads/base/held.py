@@ -35,7 +35,7 @@ TransactionT = TypeVar("TransactionT", bound=Transaction)
 
 
 def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -> TransactionT:
-    """Make a transaction commit only while a hold lives, which `held` returns; return the transaction.
+    """Make a transaction commit only while the hold that `held` returns is alive; return the transaction.
 
     Raises:
         TypeError: it is not a kazoo `TransactionRequest`.
@@ -64,7 +64,7 @@ class BaseHeld:
         self._is_part: bool = is_part
         # Kept here, as the ticket may be handed on to another hold.
         self._since: datetime = ago(core.session.clock() - hold.ticket.granted)
-        # The depth at which a release began that is not recorded yet.
+        # The hold's depth when a release began that is not recorded yet; 0 if there is none.
         self._before: int = 0
         self._noted: bool = False
 
@@ -92,7 +92,7 @@ class BaseHeld:
 
     @property
     def since(self) -> datetime:
-        """When the hold began, by this machine's clock; of a re-entrant lock, its first level."""
+        """When the hold began, by this machine's clock; for a re-entrant lock, when its first level began."""
         return self._since
 
     def remaining(self) -> float:
@@ -117,7 +117,7 @@ class BaseHeld:
         if self._released or hold.owner != core.identity():
             raise RuntimeError(core.not_held_message(core.not_held))
         if not core.path_state.has(hold):
-            # The end of the block still has to release what the caller holds now.
+            # This hold has ended. What the caller holds now is left to the end of the block.
             raise RuntimeError(core.over.format(core.path))
         before = self._before = hold.depth
         try:
@@ -164,9 +164,9 @@ class HeldByThread(BaseHeld):
 class Held(HeldByThread):
     """One hold of a lock, or of a permit, as `with lock.hold() as held` gives it. Any thread may use it.
 
-    A condition's wait in the block ends the hold, and this handle with it. The wait returns with a new hold: ask the
-    lock for it. The end of the block releases it. The end of a semaphore's block gives back the thread's newest permit,
-    so end the blocks of one thread in the reverse order.
+    A condition's wait in the block ends the hold, and this handle with it. The wait returns with a new hold, which the
+    end of the block releases; ask the lock for it. The end of a semaphore's block gives back the thread's newest
+    permit, so end the blocks of one thread in reverse order.
     """
 
     def release(self) -> None:

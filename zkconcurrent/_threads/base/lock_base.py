@@ -32,7 +32,7 @@ from .held import Held, TransactionT, guard
 from .lock_core import LockCore, QueueCore
 from .primitive import BlockingCalls, OnLost, OnSuspect, Primitive, kind_of, not_held, reports_loss
 
-# The frames of the end of a block whose hold is lost.
+# The frames that the end of a block needs if its hold is lost.
 FRAMES_OF_END = 14
 
 
@@ -42,7 +42,7 @@ H = TypeVar("H", covariant=True)
 class Acquirable(BlockingCalls, ABC, Generic[H]):
     """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
 
-    `H` is what the block of `hold()` gives.
+    `H` is the type of the handle that the block of `hold()` gives.
 
     Attributes:
         _missed: the words for an acquire that has failed.
@@ -91,7 +91,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
         """Return the handle of the hold that the caller has just acquired."""
 
     def _acquire_for_block(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire as `acquire` does, for a block: its own thread or task releases, at its end."""
+        """Acquire as `acquire` does, for a block: the thread or task that runs the block releases at its end."""
         # Do not pass the arguments by `*`: CPython runs signal handlers right after such a call, and an interrupt there
         # would leave the hold.
         if timeout is not None:
@@ -120,7 +120,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
             raise
 
     def _levels_held(self) -> int:
-        """Return `hold_count()`. Unlike there, a lost hold may count."""
+        """Return `hold_count()`; a subclass may count the levels of a lost hold, too."""
         return self.hold_count()
 
     def _not_acquired(self, timeout: float | None, since: float) -> TimeoutError:
@@ -154,7 +154,7 @@ class Holding(Generic[H]):
 
     def __init__(self, lock: Acquirable[H], timeout: float | None, blocking: bool, **how: bool) -> None:
         self._lock = lock
-        # How to release it.
+        # The keyword arguments of the lock's `release`.
         self._how = how
         self._timeout = timeout
         self._blocking = blocking
@@ -357,9 +357,9 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         return core.is_suspect(core.current())
 
     def remaining(self) -> float:
-        """Return for how many seconds the current hold surely lasts, even if ZooKeeper replies no longer.
+        """Return for how many seconds the current hold surely lasts, even if ZooKeeper no longer replies.
 
-        The heartbeat renews it. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
+        The heartbeat renews this time. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
         """
         core = self._lock_core
         return core.left(core.current())

@@ -1,7 +1,7 @@
 """`LockCore`: the machinery of a lock, for its own methods and for objects that consist of locks.
 
-A lock of threads has a core, and so has one of tasks. `MultiLock`, `Condition` and the candidacy of an election use
-cores, too. A core never waits: it returns the call to wait for, and the call's steps.
+A lock of threads has a core, and so has a lock of tasks. `MultiLock`, `Condition` and the candidacy of an election use
+cores, too. An acquire or release of a core does not wait: it returns the call to wait for, and the call's steps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class QueueCore:
 
     Attributes:
         session: the session of its client.
-        observation: what looks on at it.
+        observation: the `Observation` of its client.
         path: its path.
         path_state: the state that all objects of this client and path share.
         rule: the rule by which contenders hold and wait.
@@ -71,7 +71,7 @@ class QueueCore:
         self._waits_for = (self.queue_key,)
 
     def call(self, *, cancellable: bool = False) -> Call:
-        """Return a call that queues here; `cancel_waits()` ends one that is cancellable."""
+        """Return a call that queues here; if it is cancellable, `cancel_waits()` ends it."""
         call = Call(self.session, self.path, self.path_state)
         call.label = self.label
         if cancellable:
@@ -97,7 +97,7 @@ class QueueCore:
             wait: whether it waits, or makes a single attempt.
             owner: the thread or task that acquires.
             steps: the steps that acquire, and return whether they did.
-            granted: notes in the story that they did; otherwise the tickets of the call are the hold.
+            granted: notes the grant in the story; if not given, the tickets of the call are the hold.
         """
         if not listeners:
             return steps
@@ -110,7 +110,7 @@ class QueueCore:
         call.long_wait = self, owner, self.session.now(), deadline
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
-        """Log which owner holds the lock for which these owners wait, the longest for `waited` seconds."""
+        """Log which owner holds the lock; these owners wait for it, the longest for `waited` seconds."""
         call = Call(self.session, self.path)
         by = None
         try:
@@ -153,7 +153,7 @@ class QueueCore:
         return waiting, self._present(Contender.of(self.path, first, node))
 
     def wait_check(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
-        """Return what checks the nodes ahead of a waiter with these data; None if its owner holds nothing."""
+        """Return the function that checks the nodes ahead of a waiter; None if the waiter's owner holds nothing."""
         return partial(self._check_wait, call, owner, deadline, data) if holds_of(owner) else None
 
     def _check_wait(
@@ -205,13 +205,13 @@ class LockCore(QueueCore):
     """The machinery of a lock, over the holds that a `PathState` keeps. Any thread or task may release it.
 
     Attributes:
-        identity: returns the caller: its thread, its greenlet or its task.
+        identity: returns the number of the caller: a thread, greenlet or task.
         holds: the holds in the lock's role, by owner.
         path_check: the check of the path, for a condition's own lock.
         not_held: the message of `threading` for a release without a hold.
         over: the message for the use of a hold that has ended.
-        owned: True if only its owner can end a hold, even one that no block has acquired. None if its holds can't be
-            part of a deadlock.
+        owned: True if only its owner can end a hold, even a hold that no block has acquired. None if the lock's holds
+            can't be part of a deadlock.
         limit: how long its holds may last; None for no limit.
     """
 
@@ -438,7 +438,7 @@ class LockCore(QueueCore):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        # This comes first: a forked child may run no task, and so has no owner to ask for.
+        # This check comes first: a forked child may run no task, so there may be no owner to ask for.
         self.session.check_not_forked(self.path)
         self.session.sweep()
         hold = self._loss_of_another() or self.releasable()
@@ -450,7 +450,7 @@ class LockCore(QueueCore):
     def _loss_of_another(self) -> Hold | None:
         """Return the oldest lost hold that another thread has acquired, if the caller's release may be meant for it.
 
-        Where threads release for each other, a thread that settles a loss must not end the hold that came after it.
+        Where threads release for each other, a thread that settles a loss must not end a later hold instead.
         """
         if self.owned is not False or len(self.holds) < 2:
             return None
@@ -510,7 +510,7 @@ class LockCore(QueueCore):
                     self.path_state.drop(hold)
         except BaseException:
             if self.path_state.claim(hold, owner) and self.path_state.has(hold):
-                # If the hold is still alive, an interrupt came before its delete: `drop` sends it.
+                # If the hold is still alive, an interrupt came before its delete: `drop` sends the delete.
                 self.drop(hold)
             raise
         call.settled = True
@@ -550,7 +550,7 @@ class LockCore(QueueCore):
         log.debug("released %s", hold.ticket.node)
 
     def end_with_reply(self, hold: Hold) -> None:
-        """Leave the end of a released hold to the reply to its delete; a loss that it shows is reported."""
+        """Leave the end of a released hold to the reply to its delete; a loss that the reply shows is reported."""
         hold.ticket.on_change = partial(self._note_end, hold)
         # The reply may have come before.
         self._note_end(hold)

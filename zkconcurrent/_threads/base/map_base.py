@@ -75,7 +75,7 @@ class _Follower:
     Attributes:
         error: the error with which it has ended.
         runs: the thread has taken it up, and it has not ended.
-        woken: its call was woken since it ran last.
+        woken: its call was woken since it last ran.
         due: when its sleep ends.
     """
 

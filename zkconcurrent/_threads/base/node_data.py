@@ -1,4 +1,4 @@
-"""The data of this process's nodes: the thread that made one; for a waiter, also its holds and its timeout.
+"""The data of this process's nodes: the thread that made the node and, for a waiter, its holds and its timeout.
 
 Other processes read the data in `owner()` and `waiters()`, and can follow from node to node which thread waits for
 which. A blocked thread acquires nothing, so it never holds more than it held when it queued.
@@ -30,9 +30,9 @@ _REST = 135
 # The least bytes of a hold, without its path.
 _PAIR = len('["", ""], ') + 32
 inherited: list[tuple[str, str]] = []
-"""Holds of other processes that end only after this one: the full path, and the unique part of the node's name.
+"""Holds of other processes that outlast this process: the full path, and the unique part of the node's name.
 
-`zkconcurrent run` has those of the runs around it. They are on the servers of the only client that it has."""
+In `zkconcurrent run`, these are the holds of the runs around it. They are on the servers of its only client."""
 
 
 def node_data(owner: int, label: str | None = None) -> bytes:
@@ -63,7 +63,7 @@ def waiter_data(
         return b'%b, "time": %.6f}' % (origin, wall_clock())
     said: list[bytes] = [origin]
     if deadline is not None:
-        # A free lock is acquired after the deadline, too.
+        # The deadline may have passed: a free lock is acquired even then.
         said.append(b'"timeout": %.3f' % max(0.0, deadline - path_state.session.now()))
     if held or inherited:
         servers = path_state.location[1]

@@ -38,7 +38,7 @@ class BlockingCalls:
 
     # Runs a call to its end: see `_runtime/wait_loops.py`. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
-    # Returns the caller; None if the caller is the thread or greenlet.
+    # Returns the number of the caller; None if callers are threads or greenlets.
     _caller: Callable[[], int] | None = None
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
@@ -89,7 +89,7 @@ class PickledByPath(Named):
         kept = vars(self)
         for each in list(signature(type(found).__init__).parameters)[1:]:
             # The program's own attribute comes first, as the library may have one of the same name with an underscore.
-            # A property comes last, as `count` of a latch asks the server.
+            # A property comes last: reading the `count` of a latch asks the server.
             arguments[each] = kept[each] if each in kept else kept.get(f"_{each}", _UNKNOWN)
             if arguments[each] is _UNKNOWN:
                 arguments[each] = getattr(found, each, _UNKNOWN)
@@ -210,7 +210,7 @@ class Primitive(PickledByPath, BlockingCalls):
         return self._run(recipe, noted, deadline, late=False)
 
     def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
-        """Run a recipe as `_run_and_note` does, if it only reads: another call may note a newer value meanwhile."""
+        """Run a recipe that only reads, as `_run_and_note` does; keep the result unless another call has noted one."""
         began = self._path_state.notes
 
         def looked(result: T) -> R:
@@ -241,7 +241,7 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
     """Refuse the arguments that `threading` refuses; errors call the timeout by `name`.
 
     Raises:
-        TypeError: the timeout is not a number, such as None, with which kazoo's locks wait forever.
+        TypeError: the timeout is not a number. This includes None, with which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
@@ -265,7 +265,7 @@ def kind_of(value: object) -> str:
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:
-    """Return whether the end of a block raises the loss of its hold in place of the block's error, if there is one.
+    """Return whether the end of a block raises its hold's loss, in place of the block's error if it has one.
 
     The loss never replaces an interrupt, or a loss that the block itself has raised.
     """

@@ -59,7 +59,7 @@ class QueueState(SettlingState[ItemCall]):
 
     Attributes:
         view: the receipts, and the last listing.
-        finishing: the item calls of the `task_done` calls that are under way.
+        finishing: the `ItemCall`s of the `task_done` calls under way.
     """
 
     def __init__(self, session: Session, kind: str, at: QueueLayout) -> None:
@@ -120,7 +120,7 @@ class QueueState(SettlingState[ItemCall]):
             return True
 
     def finish_before(self, item_call: ItemCall) -> bool:
-        """If an item that was taken in an earlier session is not done, count that one as done: no other client will."""
+        """If an item taken in an earlier session is not done, count it as done: for other clients, it already is."""
         with self.session.lock:
             if self.view.unfinished_before(self.session.registry.session) <= 0:
                 return False
@@ -136,7 +136,7 @@ class QueueState(SettlingState[ItemCall]):
         return item_call.purpose in ("acknowledge", "give back", "restore")
 
     def _finishing(self, item_call: ItemCall) -> Recipe[bool]:
-        """Bring a `task_done` to its end: meanwhile, no other call could count its item as done."""
+        """Bring a `task_done` to its end: until then, no other call can count its item as done."""
         while not item_call.applied or item_call.sent is not None:
             try:
                 yield from manage.done(item_call)
@@ -180,7 +180,7 @@ class QueueBase(Primitive, Generic[T]):
     def _new_state(self) -> QueueState:
         return QueueState(self._session, self._kind, self._layout)
 
-    # -- as `queue` has it -------------------------------------------------------------------------------------------
+    # -- as in `queue` -----------------------------------------------------------------------------------------------
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Put an item into the queue.
@@ -241,7 +241,7 @@ class QueueBase(Primitive, Generic[T]):
             Empty: no item came in time, or ZooKeeper was out of reach.
             ShutDown: the queue is shut down, and no item is left.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
-            ForeignNodeError: the codec can't decode the item, which the error names: the item is moved to `<path>/dead`
+            ForeignNodeError: the codec can't decode the item that the error names: the item is moved to `<path>/dead`
                 or, with `max_attempts`, stays until that many calls have failed. Or the path belongs to something else.
         """
         return self._taking("get", block, timeout, _item)  # type: ignore[no-any-return]
@@ -396,7 +396,7 @@ class BaseClaim(Generic[T]):
     fencing_token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
-        # Runs the calls; for tasks, makes pending calls.
+        # The queue runs the calls; for tasks, it makes pending calls.
         self._queue = of
         self._state = of._path_state
         self._session = self._state.session

@@ -60,15 +60,15 @@ class ReentrantCore(LockCore):
 class Levels:
     """The levels of holds that a generator has, from its beginning to its end.
 
-    The generator keeps this in its local variable `levels`. So the code that runs or closes it has the holds, even on
-    another thread, in a task of the event loop, or in the garbage collector.
+    The generator keeps this in its local variable `levels`. So the code that runs or closes the generator finds the
+    holds, even on another thread, in a task of the event loop, or in the garbage collector.
 
     Args:
         lock: the lock that the generator has just acquired.
         loop: the event loop that closes an async generator.
 
     Attributes:
-        lent: each lock whose holds only their owners can end otherwise, with the way to the hold.
+        lent: the core of each lock whose holds only their owners could otherwise end, with the `Lent` of the hold.
         over: whether the generator itself ends the levels.
     """
 
@@ -85,7 +85,7 @@ class Levels:
 
     def __del__(self) -> None:
         # If the event loop of an async generator was closed before the generator, nothing runs the generator's end.
-        # Otherwise the end comes later: in a cycle, the garbage collector calls this finalizer first.
+        # Otherwise the end has run, or runs later: in a cycle, the garbage collector may call this finalizer first.
         if self.over or self._loop is None or not self._loop.is_closed():
             return
         for core, lent in self.lent:
@@ -94,8 +94,8 @@ class Levels:
 
 
 def _cores_of(lock: Any) -> Iterable[LockCore]:
-    """Return the machinery of a lock of threads or tasks; nothing for other locks."""
-    # A condition, and a block that `hold()` has made, have their lock here.
+    """Return the machinery of each part of a lock of threads or tasks; for other locks, a single None."""
+    # A condition, and a block that `hold()` has made, keep their lock in this attribute.
     lock = getattr(lock, "_lock", lock)
     if (of_tasks := getattr(lock, "_lock_cores", None)) is not None:
         lock_cores: Iterable[LockCore] = of_tasks()

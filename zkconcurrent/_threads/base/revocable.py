@@ -1,4 +1,4 @@
-"""`RevocableLock`: a lock whose holder may be asked to let go, and need not wait to release."""
+"""`RevocableLock`: a lock whose holder may be asked to let go, and whose release need not wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .lock_base import Holding, LockBase
 
 
 class RevocableLock(LockBase):
-    """The methods of the locks of one holder, and of readers and a writer: those that Curator's `Revoker` knows."""
+    """The methods of the locks of one holder and of read-write locks: the locks that Curator's `Revoker` knows."""
 
     @abstractmethod
     def release(self, *, wait: bool = True) -> None:
@@ -38,7 +38,7 @@ class RevocableLock(LockBase):
         return 0 if hold is None else hold.depth
 
     def revoke(self) -> int:
-        """Ask the holders for whom an `acquire` of this lock would wait to let go; return how many were asked.
+        """Ask the holders that block an `acquire` of this lock to let go; return how many were asked.
 
         The call does not wait for the holders, and does not force them. Each holder's `on_revoke` is called or, for a
         Java holder on Curator, the listener that it gave to `makeRevocable`. After that, `owner()` no longer shows the
@@ -46,7 +46,7 @@ class RevocableLock(LockBase):
         a write for each holder.
 
         Raises:
-            ValueError: a `DetachedLock` is the holder; end its hold by its `force_release`.
+            ValueError: a `DetachedLock` is the holder; end its hold with `force_release`.
             RefusedError: this client may not write into the holder's node.
             ClientError: the client can't be used here.
         """

@@ -1,8 +1,8 @@
-"""Waits for oneself: a thread or task waits for a hold that only it can end, for example through another client.
+"""Owners that wait for themselves: for a hold that only they can end, for example through another client.
 
 Through one client a re-entrant lock lets its owner in again. Each client has a session of its own, so to ZooKeeper two
-clients of one thread are two contenders. The listing that an acquire reads anyway shows who is ahead, so this costs no
-request.
+clients of one thread are two contenders. The listing that an acquire reads anyway shows who is ahead, so the check
+costs no request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def refuse_own_hold(path: str, owner: int, deadline: float | None, ahead: Sequen
         path: where it waits.
         owner: the thread or task that waits.
         deadline: when it gives up.
-        ahead: the nodes ahead of its own in the queue that exclude it.
+        ahead: the nodes ahead in the queue that exclude its own.
 
     Raises:
         DeadlockError: there is no deadline.

@@ -47,12 +47,12 @@ class SettlingState(PathState, Generic[W]):
         session = self.session
         self._pool = pool
         pool.spares = session.spares.left
-        # The finalizer gets the containers, not the pool: the pool may refer to the session, by its clock.
+        # The finalizer gets the containers, not the pool: the pool may refer to the session, through its clock.
         containers = session.dropped, pool.receipts, pool.idle, pool.spares
         weakref.finalize(self, _drop_receipts, *containers).atexit = False
 
     def leave_receipts(self) -> None:
-        """Leave the nodes of the receipts that no call uses to later objects."""
+        """Leave the nodes of the idle receipts to later objects."""
         _leave_to_others(self._pool.idle, self._pool.spares)
 
     @abstractmethod
@@ -92,7 +92,7 @@ class SettlingState(PathState, Generic[W]):
                 if over:
                     pending_write.unknown, pending_write.receipt = True, None
                     text = "a call at %s was interrupted, and its outcome is unknown: %r"
-                    # A log handler of the program may raise. That must not end this loop: others wait for the rest.
+                    # A log handler of the program may raise. That must not end this loop: other calls wait.
                     with suppress(Exception):
                         log.error(text, self.path, error, extra={"zk_path": self.path})
             if not over:
@@ -135,12 +135,12 @@ class SettlingState(PathState, Generic[W]):
 
 
 def exits_out_of_reach(path: str) -> ClientError:
-    """Return the error of a call that would keep the interpreter from its exit as long as an outage lasts."""
+    """Return the error of a call that would keep the interpreter from exiting as long as an outage lasts."""
     return ClientError(path, "the interpreter is exiting, and ZooKeeper is out of reach")
 
 
 class SettleOnAbandon:
-    """Leaves an abandoned call's change to be settled. Those of one path are equal; see `check_not_interrupted`."""
+    """Leaves an abandoned call's change to be settled. Objects for one path are equal; see `check_not_interrupted`."""
 
     def __init__(self, state: SettlingState[W], clean_up: Callable[[], object]) -> None:
         self._state: object = state

@@ -1,7 +1,7 @@
 """The base of atomic numbers and shared values: the threads of a process make their changes together.
 
 A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
-Then one of the other threads applies all of these together, in the order in which they came. So many threads need few
+Then one of the other threads applies all of these together, in the order in which they came. Many threads thus need few
 requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
 (`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change without
 a turn.
@@ -39,7 +39,7 @@ from .settling import SettleOnAbandon, SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
-# How long a change waits for another thread's function for an `update`.
+# How long a change waits while another thread's `update` runs its function.
 FUNCTION_PATIENCE = 0.1  # seconds
 
 
@@ -62,8 +62,8 @@ class ValueState(SettlingState[ValueBatch]):
 
     Attributes:
         view: the receipts of this client.
-        combiner: that of the threads.
-        loop_combiners: that of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
+        combiner: the combiner of the threads.
+        loop_combiners: a combiner for each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
         updating: the threads and tasks whose function for an `update` runs now, and since when.
     """
 
@@ -110,7 +110,7 @@ class ValueState(SettlingState[ValueBatch]):
         with self.session.lock:
             if (led := combiner.batch) is not None:
                 if led.leader.gone:
-                    # A second interrupt kept the leader's call from leaving the change.
+                    # A second interrupt may have struck the leader's own `clean_up`.
                     self.clean_up(combiner, led.leader)
                 return None
             waiting = [each for each in list(combiner.pending) if not each.gone]
@@ -169,7 +169,7 @@ class ValueState(SettlingState[ValueBatch]):
                 combiner.batch = None
             for change in (*batch.changes[1:], *list(combiner.pending)[:1]):
                 change.wake()
-            # Otherwise the two keep each other alive, and the caller's object with them.
+            # Otherwise the leader and the batch would keep each other alive, and the caller's object with them.
             batch.leader.batch = None
 
     def clean_up(self, combiner: Combiner, change: Change) -> None:
@@ -232,7 +232,7 @@ class BaseValue(Primitive):
         return ValueState(self._session, self._kind, self._at)
 
     def _begins_equal(self, at: ValueLayout) -> bool:  # noqa: ARG002
-        """Return whether that layout's initial data are other bytes for this object's initial value."""
+        """Return whether that layout's initial data encode this object's initial value, in other bytes."""
         return False
 
     def _combiner(self) -> Combiner:
@@ -251,7 +251,7 @@ class BaseValue(Primitive):
             finally:
                 updating.pop(me, None)
 
-        # `_change` refuses a call by this caller's own function, whose mark stays until that function returns.
+        # `_change` refuses a call that this caller's own function makes. The function's mark stays until it returns.
         within = me in updating
         try:
             return self._change(decide, alone=True)
@@ -295,7 +295,7 @@ class BaseValue(Primitive):
         """Remove the value's nodes; the next use begins with the initial value.
 
         Raises:
-            RuntimeError: a client is changing the value, in turn with others.
+            RuntimeError: a client is queued to change the value.
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
