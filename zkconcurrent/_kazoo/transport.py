@@ -15,10 +15,10 @@ Three rules keep requests and replies in step, and kazoo's thread alive:
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so code that runs there cannot stop the client for good.
 
-No thread waits for room in the socket. What has no room stays in `SendLock.unsent`, and goes out when there is some. The
-requests of one step of a recipe go out in one system call: each but the last is only left in `unsent`, which the next
-request takes along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send it.
-With TLS, and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
+No thread waits for room in the socket. What has no room stays in `SendLock.unsent`, and goes out when there is some.
+The requests of one step of a recipe go out in one system call: each but the last is only left in `unsent`, which the
+next request takes along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send
+it. With TLS, and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
 
 One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin anew on each
 connection; but the server tells the changes of a session apart by their numbers, and changes of the last connection may
@@ -424,7 +424,7 @@ class Transport:
 
 
 def _raise_for_tests(request: object) -> None:
-    """Raise what a mark in kazoo's queue stands for, which is no request: programs test with it."""
+    """Raise the error for which a mark in kazoo's queue stands: tests of programs put it there, among the requests."""
     if request is _SESSION_EXPIRED:
         raise kazoo_errors.SessionExpiredError("Session expired: Testing")
     if request is _CONNECTION_DROP:

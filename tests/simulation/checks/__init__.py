@@ -1,1 +1,1 @@
-"""The invariants, the table of operations and faults, and the seeded bugs that they must find."""
+"""The invariants, and the table of operations and faults."""
