@@ -68,5 +68,5 @@ def lease_of(query: str) -> Lease:
     options = {name: float(value) for name, value in (each.split("=") for each in query.split("&"))}
     timeout = options.pop("timeout")
     lease = Lease(0, **options)
-    lease.opened(0.0, timeout)
+    lease.note_opened(0.0, timeout)
     return lease

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from zkconcurrent._protocol.rules import MUTEX, READ, Rule, blocker, holders, line_up
+from zkconcurrent._protocol.blocking_rules import MUTEX, READ, Rule, blocker, holders, line_up
 
 FOLDER = Path(__file__).parent / "explanation" / "diagrams"
 

@@ -43,7 +43,7 @@ def test_a_hold_on_a_connection_of_any_age_stays(path: str) -> None:
             # Where the rest of the first lease is about as long as its renewal takes.
             age, session = (0.4 + 0.3 * n / connections) * timeout, bench.session(timeout=timeout)
             with session.lock:  # as if the library had not used it before
-                session.registry.lease.opened(session.clock() - age, timeout)
+                session.registry.lease.note_opened(session.clock() - age, timeout)
             held.append((age, perform(session, path, recipe())))
         session.link.handler.sleep_func(2 * timeout)
         return [age for age, ticket in held if ticket is None or ticket.state is not State.HELD]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.bench import Bench, ask, perform, wait
+from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.operations import (
     CLEAR,
     Children,
@@ -23,7 +24,6 @@ from zkconcurrent._protocol.operations import (
     NewTicket,
     WaitGone,
 )
-from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._protocol.way_to_grant import Way
 

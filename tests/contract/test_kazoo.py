@@ -26,7 +26,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
 from zkconcurrent import Lock, Queue, RefusedError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.replies import HandledReply
+from zkconcurrent._kazoo.reply import HandledReply
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Server
 

@@ -27,7 +27,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.proxy import Proxy
 from zkconcurrent._kazoo.opening import Handshake
-from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._kazoo.reply import Reply
 from zkconcurrent._kazoo.sockets import ConnectionPoll
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server

@@ -700,7 +700,7 @@ def add_auth() -> None:
 
 def no_threads() -> None:
     """No thread can be started while many requests are made on a connection that is down; all are answered."""
-    from zkconcurrent._kazoo.replies import HandledReply
+    from zkconcurrent._kazoo.reply import HandledReply
 
     many, wrong, answers, states = 1000, list[str](), list[Any](), list[str]()
 

@@ -19,7 +19,7 @@ from tests.simulation.world.ensemble import Ensemble
 from tests.simulation.world.world import World
 from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._kazoo.reply import Reply
 from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Recipe
 from zkconcurrent.testing import Server

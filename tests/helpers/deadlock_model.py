@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zkconcurrent._errors import DeadlockEdge
+from zkconcurrent._protocol.blocking_rules import MUTEX, READ, WRITE, Rule, in_the_way
 from zkconcurrent._protocol.deadlock_cycle import Place, Waiter, search
 from zkconcurrent._protocol.node_info import NodeInfo
 from zkconcurrent._protocol.node_names import unique
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, Rule, in_the_way
 
 
 @dataclass

@@ -28,8 +28,8 @@ from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._engine.watch_removals import AGAIN, LINGER, TOGETHER, Watches
 from zkconcurrent._kazoo.watches import RemovalWithdrawn
 from zkconcurrent._protocol import operations as op
+from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._protocol.way_to_grant import Way
@@ -64,9 +64,9 @@ class Bench:
         self.dropped = 0
         self.transport, self.large, self.connection = self, self, object()
         lease = Lease(1)
-        lease.opened(0.0, TIMEOUT)
+        lease.note_opened(0.0, TIMEOUT)
         self.registry = Registry("00000000-0000-0000-0000")
-        self.registry.opened(lease)
+        self.registry.begin_session(lease)
         self.session: Any = SimpleNamespace(
             link=self,
             lock=threading.RLock(),
@@ -252,7 +252,7 @@ def test_the_chroot_is_made_again_for_the_next_session() -> None:
     first, second = Lease(1), Lease(2)
     bench.registry.lease = Lease(0)
     listener._opened(first)
-    bench.registry.opened(first)
+    bench.registry.begin_session(first)
     listener._opened(first)
     assert not bench.sent
     listener._opened(second)
@@ -276,7 +276,7 @@ def test_one_loss_is_no_loss_of_others() -> None:
     bench = Bench()
     ticket = bench.ticket("/path")
     ticket.become(State.HELD)
-    bench.registry.lease.answered(1.0, 2.0, write=True)
+    bench.registry.lease.note_answered(1.0, 2.0, write=True)
     end = bench.registry.lease.end
     for now, state in ((end - 0.1, State.HELD), (end, State.LOST)):
         bench.registry.expire_lease(now, None)  # type: ignore[arg-type]
@@ -295,7 +295,7 @@ def test_a_hold_that_is_lost_and_abandoned() -> None:
     ticket.become(State.LOST)
     with pytest.raises(LockLostError):
         state.new_hold(bench.ticket("/path"), MUTEX, 1)
-    state.drop_tickets([ticket])
+    state.forget_tickets([ticket])
     assert not state.all(MUTEX.role)
 
 
@@ -399,7 +399,7 @@ def test_a_node_that_a_proof_misses(error: Exception, missing: bool) -> None:
     bench.now += TIMEOUT
     heartbeat.beat(bench.now)
     assert bench.sent[4] == ("check", "2")
-    bench.registry.lease.answered(bench.now, bench.now + 0.1, write=True)
+    bench.registry.lease.note_answered(bench.now, bench.now + 0.1, write=True)
     bench.registry.lease.heard = bench.now
     bench.registry.lease._set_end()
     assert bench.registry.grant(tickets[1], bench.now + 0.2)
@@ -476,7 +476,7 @@ def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None
     proofs: list[float] = []
     while bench.now < 10 * TIMEOUT:
         before = bench.sent.count(("check", "1"))
-        lease.answered(bench.now - 0.02, bench.now - 0.01, write=True)
+        lease.note_answered(bench.now - 0.02, bench.now - 0.01, write=True)
         heartbeat.beat(bench.now)
         bench.answer((b"", Node(b"", 1, 0.0, 1)), "get")
         if bench.sent.count(("check", "1")) > before:
@@ -581,7 +581,7 @@ def test_when_a_stopped_client_needs_no_keeper(was_connected: bool, left: str) -
 def test_a_session_that_ends_as_it_is_adopted() -> None:
     """The next one, which has begun already, does not begin again with its lease."""
     begun: list[Lease] = []
-    part = SimpleNamespace(reset=lambda: None, begin_anew=lambda: None, opened=begun.append)
+    part = SimpleNamespace(reset=lambda: None, begin_anew=lambda: None, begin_session=begun.append)
     client: Any = SimpleNamespace(
         link=SimpleNamespace(session=lambda: 2), registry=part, heartbeat=part, deletes=part, watches=part
     )

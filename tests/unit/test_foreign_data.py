@@ -9,7 +9,7 @@ from zkconcurrent._protocol.operations import Names, Node
 from zkconcurrent._recipes import semaphore, value
 from zkconcurrent._recipes.barrier_state import ArrivalIndexes, BarrierContent
 from zkconcurrent._recipes.destroy import named
-from zkconcurrent._recipes.detached import read
+from zkconcurrent._recipes.detached import parse
 from zkconcurrent._recipes.map.mirror import MapLayout
 from zkconcurrent._recipes.nodes import PathCheck
 from zkconcurrent._recipes.queue.order import member_count
@@ -44,14 +44,14 @@ def test_none_is_a_crash(data: bytes) -> None:
     said = Contender.of("/path", "x-lock-0000000000", node)
     assert (said.pid, said.thread, said.owner, said.token) == (None, None, None, 7)
     assert (said.host or "") == data.decode("utf-8", "replace")
-    assert read("x-lock-0000000000", node) == ("x-lock-0000000000", 7, None)
+    assert parse("x-lock-0000000000", node) == ("x-lock-0000000000", 7, None)
     assert wanted(data, 1) == (1, False)
     assert member_count(node) == 0
     with pytest.raises(ForeignNodeError, match="not a barrier's"):
-        BarrierContent.read("/path", node)
+        BarrierContent.parse("/path", node)
     if data:  # nothing is what a generation's node has at first
         with pytest.raises(ForeignNodeError, match="not a barrier's"):
-            ArrivalIndexes.read("/path", 2, node)
+            ArrivalIndexes.parse("/path", 2, node)
 
 
 def test_what_another_kind_has_left() -> None:
@@ -73,7 +73,9 @@ def test_what_another_kind_has_left() -> None:
     with pytest.raises(ValueError, match="there is no semaphore"):
         semaphore.shared(semaphore.SemaphoreLayout("/path", None, PathCheck("/path", "Semaphore")))
     with pytest.raises(ForeignNodeError, match="a Semaphore's value"):
-        semaphore.read(semaphore.SemaphoreLayout("/path", 1, PathCheck("/path", "Semaphore")), Node(b"many", 1, 0.0, 0))
+        semaphore.parse(
+            semaphore.SemaphoreLayout("/path", 1, PathCheck("/path", "Semaphore")), Node(b"many", 1, 0.0, 0)
+        )
 
 
 def test_users_of_other_programs() -> None:

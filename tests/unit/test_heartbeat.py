@@ -62,9 +62,9 @@ class Server:
 def test_on_a_new_connection(error: Exception | None, times: int, deleted: list[str]) -> None:
     """Where it has deleted nodes it lists once on each, and again only if it got no reply."""
     server, lease = Server(error), Lease(1)
-    lease.opened(0.0, TIMEOUT)
+    lease.note_opened(0.0, TIMEOUT)
     registry = Registry("00000000-0000-0000-0000")
-    registry.opened(lease)
+    registry.begin_session(lease)
     registry.new_ticket("/path", [])
     registry.recently_left = {"/left": None}
     session = SimpleNamespace(link=server, registry=registry, timeout=TIMEOUT, clock=float, post=None, wake_keeper=int)

@@ -19,7 +19,7 @@ def opened(
 ) -> Lease:
     """Return the lease of a session whose connection was asked for then."""
     lease = Lease(1, tick, survive=survive)
-    lease.opened(connected, timeout)
+    lease.note_opened(connected, timeout)
     return lease
 
 
@@ -69,10 +69,10 @@ def test_nothing_is_proved_at_first() -> None:
     assert lease.end == NEVER
     assert not lease.believed(0.0)
     assert lease.renewable == math.inf
-    lease.opened(100.0, T)
+    lease.note_opened(100.0, T)
     assert (lease.heard, lease.end) == (NEVER, NEVER)
     for n in range(20):
-        lease.answered(100.0 + n, 100.5 + n, write=False)
+        lease.note_answered(100.0 + n, 100.5 + n, write=False)
         assert lease.end == NEVER
         assert not lease.believed(100.5 + n)
 
@@ -81,12 +81,12 @@ def test_a_hold_begins_on_what_can_be_renewed_in_time() -> None:
     """A lease by the opening of an old connection alone, which ends before it can be renewed, is none to begin with."""
     for sent, believed in (105.0, True), (107.0, False):
         lease = opened()
-        lease.answered(sent, sent + 0.1, write=True)
+        lease.note_answered(sent, sent + 0.1, write=True)
         assert lease.end == pytest.approx(100.0 + LASTS)
         assert lease.believed(sent + 0.1) is believed
-    lease.answered(111.0, 111.1, write=True)  # X: a gap after the first was answered
+    lease.note_answered(111.0, 111.1, write=True)  # X: a gap after the first was answered
     assert not lease.believed(111.1)
-    lease.answered(111.2, 111.3, write=True)
+    lease.note_answered(111.2, 111.3, write=True)
     assert lease.heard == 107.0
     assert lease.believed(111.3)
 
@@ -94,15 +94,15 @@ def test_a_hold_begins_on_what_can_be_renewed_in_time() -> None:
 def test_where_the_connection_s_begin_is_unknown() -> None:
     """Three requests prove the first lease: an old one, one a gap behind that, and a write behind that."""
     lease = opened(NEVER)
-    lease.answered(100.0, 100.1, write=False)
-    lease.answered(100.2, 100.3, write=True)
+    lease.note_answered(100.0, 100.1, write=False)
+    lease.note_answered(100.2, 100.3, write=True)
     assert lease.end == NEVER
     assert not lease.believed(100.3)
     assert lease.renewable == pytest.approx(100.1 + GAP)
-    lease.answered(lease.renewable, 103.2, write=False)
-    lease.answered(103.2, 103.3, write=True)
+    lease.note_answered(lease.renewable, 103.2, write=False)
+    lease.note_answered(103.2, 103.3, write=True)
     assert lease.end == NEVER  # X was answered as it was sent, not before
-    lease.answered(103.4, 103.5, write=True)
+    lease.note_answered(103.4, 103.5, write=True)
     assert lease.heard == 100.0
     assert lease.end == pytest.approx(100.0 + LASTS)
     assert lease.believed(103.5)
@@ -111,15 +111,15 @@ def test_where_the_connection_s_begin_is_unknown() -> None:
 def test_a_hold_ends_with_its_lease() -> None:
     """Nothing is believed at its end, nor after it, until a write is answered that proves more."""
     lease = opened()
-    lease.answered(100.1, 100.2, write=True)
+    lease.note_answered(100.1, 100.2, write=True)
     assert lease.believed(lease.end - 0.001)
     assert not lease.believed(lease.end)
-    lease.answered(120.0, 120.1, write=True)  # X; there is nothing between this and what is too old
-    lease.answered(120.2, 120.3, write=True)
+    lease.note_answered(120.0, 120.1, write=True)  # X; there is nothing between this and what is too old
+    lease.note_answered(120.2, 120.3, write=True)
     assert lease.heard == 100.1
     assert not lease.believed(120.3)
-    lease.answered(123.2, 123.3, write=False)
-    lease.answered(123.4, 123.5, write=True)
+    lease.note_answered(123.2, 123.3, write=False)
+    lease.note_answered(123.4, 123.5, write=True)
     assert lease.heard == 120.0
     assert lease.believed(123.5)
 
@@ -129,9 +129,9 @@ def test_a_hold_begins_with_time_for_a_renewal() -> None:
     """An idle client's slow requests prove a lease that is almost over: no hold is to be lost at once."""
     lease = opened()
     for n in range(6):
-        lease.answered(100.0 + n * T / 3, 100.0 + n * T / 3 + T / 20, write=False)
+        lease.note_answered(100.0 + n * T / 3, 100.0 + n * T / 3 + T / 20, write=False)
     sent = 100.0 + 6 * T / 3 - T / 10
-    lease.answered(sent, sent + T / 20, write=True)
+    lease.note_answered(sent, sent + T / 20, write=True)
     assert lease.heard == pytest.approx(100.0 + 3 * T / 3)  # the next but one was answered too late to be a q
     assert lease.end > sent + T / 20
     assert not lease.believed(sent + T / 20)
@@ -139,7 +139,7 @@ def test_a_hold_begins_with_time_for_a_renewal() -> None:
     assert not lease.believed(lease.end - lease.beat)
     doubted = lease.heard
     assert not lease.believed(lease.end - lease.beat, doubted)
-    lease.answered(sent + T / 10, sent + T / 5, write=True)
+    lease.note_answered(sent + T / 10, sent + T / 5, write=True)
     assert lease.heard > doubted
     assert lease.believed(lease.end - 0.001, doubted)  # on a slow link, no better proof may ever come
 
@@ -154,11 +154,11 @@ def test_spaced_proofs(tick: float | None, survive: float | None) -> None:
         if now > begun + 5 * T:
             least = min(least, lease.end - now)
         if now >= lease.due:
-            lease.answered(now, now + trip, write=False)
-            lease.answered(now + 2 * trip, now + 3 * trip, write=True)
+            lease.note_answered(now, now + trip, write=False)
+            lease.note_answered(now + 2 * trip, now + 3 * trip, write=True)
             proofs.append(now)
         if now >= beat:
-            lease.answered(now + 3 * trip, now + 4 * trip, write=beat == begun)
+            lease.note_answered(now + 3 * trip, now + 4 * trip, write=beat == begun)
             beat += lease.beat
         now += 5 * trip
     target = LASTS - lease.gap - lease.spacing - 2 * T / THIN
@@ -172,13 +172,13 @@ def test_another_connection() -> None:
     """The last connection's replies renew nothing on the new one; the lease stays, and the reconnect proves more."""
     lease = opened()
     for n in range(10):
-        lease.answered(100.0 + n, 100.1 + n, write=True)
+        lease.note_answered(100.0 + n, 100.1 + n, write=True)
     heard, end = lease.heard, lease.end
     assert heard == 104.0
-    lease.opened(109.5, T)
+    lease.note_opened(109.5, T)
     assert (lease.heard, lease.end, lease.renewable) == (heard, end, math.inf)
     assert not lease.believed(110.0)  # nothing was sent yet that could renew it
-    lease.answered(110.0, 110.1, write=True)
+    lease.note_answered(110.0, 110.1, write=True)
     assert lease.heard == 109.5
     assert lease.believed(110.1)
 
@@ -186,31 +186,31 @@ def test_another_connection() -> None:
 def test_a_shorter_timeout() -> None:
     """It counts from the reconnect on, also for what was proved before; a longer one later changes nothing."""
     lease = opened(timeout=40.0)
-    lease.answered(100.1, 100.2, write=True)
+    lease.note_answered(100.1, 100.2, write=True)
     assert lease.end == pytest.approx(100 + 0.98 * 40)
-    lease.opened(105.0, 4.0)
+    lease.note_opened(105.0, 4.0)
     assert lease.timeout == 4.0
     assert lease.gap == pytest.approx(0.3 * 4.0)
     assert lease.spacing == pytest.approx(0.26 * 4.0)
     assert lease.end == pytest.approx(100 + 0.98 * 4)  # which is over
     assert not lease.believed(105.1)
-    lease.opened(110.0, 40.0)
+    lease.note_opened(110.0, 40.0)
     assert lease.timeout == 4.0
-    lease.answered(110.1, 110.2, write=True)
+    lease.note_answered(110.1, 110.2, write=True)
     assert lease.end == pytest.approx(110 + 0.98 * 4)
 
 
 def test_it_ends_with_its_session() -> None:
     """For good: an answer that comes late, or another connection, begins none."""
     lease = opened()
-    lease.answered(100.1, 100.2, write=True)
-    lease.ended()
+    lease.note_answered(100.1, 100.2, write=True)
+    lease.note_ended()
     assert lease.end == NEVER
     assert not lease.believed(100.3)
-    lease.answered(104.0, 104.1, write=True)
-    lease.answered(104.2, 104.3, write=True)
-    lease.opened(105.0, T)
-    lease.answered(105.1, 105.2, write=True)
+    lease.note_answered(104.0, 104.1, write=True)
+    lease.note_answered(104.2, 104.3, write=True)
+    lease.note_opened(105.0, T)
+    lease.note_answered(105.1, 105.2, write=True)
     assert lease.end == NEVER
     assert not lease.believed(105.3)
 
@@ -218,6 +218,6 @@ def test_it_ends_with_its_session() -> None:
 def test_the_margin_is_the_client_s() -> None:
     """A machine whose clock may run slower than that is told so."""
     lease = Lease(1, margin=0.1)
-    lease.opened(100.0, T)
-    lease.answered(100.1, 100.2, write=True)
+    lease.note_opened(100.0, T)
+    lease.note_answered(100.1, 100.2, write=True)
     assert lease.end == pytest.approx(109.0)

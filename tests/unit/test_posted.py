@@ -14,7 +14,7 @@ from tests.conftest import InThread
 from tests.helpers.interrupts import InterruptAt
 from zkconcurrent._engine.client_state import ClientState
 from zkconcurrent._kazoo.link import Link
-from zkconcurrent._kazoo.replies import HandledReply
+from zkconcurrent._kazoo.reply import HandledReply
 
 pytestmark = pytest.mark.fault(85)
 

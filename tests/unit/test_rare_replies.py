@@ -11,6 +11,7 @@ import pytest
 from tests.unit.test_once import in_part, sent
 from zkconcurrent import ForeignNodeError, RefusedError
 from zkconcurrent._engine.ticket_registry import Registry
+from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.node_names import unique_prefix
 from zkconcurrent._protocol.operations import (
     NOWHERE,
@@ -38,7 +39,6 @@ from zkconcurrent._protocol.operations import (
     Sync,
     Wait,
 )
-from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._protocol.way_to_grant import Way
@@ -151,8 +151,8 @@ def test_a_value_at_the_path_of_a_condition() -> None:
 def test_the_node_of_a_member_goes_with_the_program() -> None:
     """A member's node, once made, is among those that the end of the program deletes."""
     registry, lease = Registry("00000000-0000-0000-0000"), Lease(1)
-    lease.opened(0.0, 6.0)
-    registry.opened(lease)
+    lease.note_opened(0.0, 6.0)
+    registry.begin_session(lease)
     ticket = registry.new_ticket("/group", [])
     member = Member("/group", "a", b"", lambda: 0.0, 0.0)
     joining: Any = stay(member, lambda: None)

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
-from zkconcurrent._protocol.layout import KINDS, other_folder
-from zkconcurrent._protocol.operations import Names
-from zkconcurrent._protocol.rules import (
+from zkconcurrent._protocol.blocking_rules import (
     LATCH,
     MUTEX,
     PERMIT,
@@ -29,6 +27,8 @@ from zkconcurrent._protocol.rules import (
     in_the_way,
     line_up,
 )
+from zkconcurrent._protocol.layout import KINDS, other_folder
+from zkconcurrent._protocol.operations import Names
 
 Named: TypeAlias = "st.SearchStrategy[str]"
 Case: TypeAlias = tuple[Rule, list[str]]

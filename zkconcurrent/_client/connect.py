@@ -18,8 +18,8 @@ from .._arguments.limits import check_positive, check_seconds
 from .._engine.session import Session
 from .._errors import ClientError
 from .._kazoo.addresses import shown
+from .._kazoo.failures import failure, kazoo_errors
 from .._kazoo.link import FORKED, KazooClient, Link
-from .._kazoo.replies import failure, kazoo_errors
 from .._kazoo.requests import request_close
 from .._kazoo.transport import MAX_REQUEST, Transport
 from .._memory import process

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ClientError, ZkConcurrentError
-from .._kazoo.replies import Reply, no_wakeup
+from .._kazoo.reply import Reply, no_wakeup
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
@@ -48,7 +48,7 @@ _UNLIMITED = Patience()
 class HoldStore(Protocol):
     """Keeps holds."""
 
-    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
+    def forget_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned."""
 
 
@@ -222,7 +222,7 @@ class Call:
         self.end()
         self.session.drop(self.tickets)
         if self.path_state is not None:
-            self.path_state.drop_tickets(self.tickets)
+            self.path_state.forget_tickets(self.tickets)
         if self.story is not None:
             self.story.fail()
             self.story.emit()

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .._kazoo.replies import no_wakeup
+from .._kazoo.reply import no_wakeup
 from .._runtime.wait_loops import WakeUp, WhyEnd
 from .call import Call
 from .session import Session

@@ -70,7 +70,7 @@ class Listener:
             # kazoo removes a listener that returns True.
             return True
         if state == KazooState.CONNECTED:
-            self._opened(client.link.opened())
+            self._opened(client.link.begin_connection())
         elif state == KazooState.LOST:
             self._on_close()
         client.wake_calls()
@@ -80,7 +80,7 @@ class Listener:
     def _on_close(self) -> None:
         """Note that the session is over, or will be in a moment, as it is being closed."""
         # The lease ends at once, before the posted work is done: other threads read it without the lock.
-        self._client.link.leases.ended()
+        self._client.link.leases.end()
         self._client.post(partial(self._ended, self._client.registry.lease))
 
     def _opened(self, lease: Lease | None) -> None:

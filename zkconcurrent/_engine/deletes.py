@@ -7,7 +7,8 @@ reply to a create was lost, the name of the node is unknown: a listing behind a 
 from __future__ import annotations
 
 from .._errors import RefusedError
-from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._kazoo.failures import failure, kazoo_errors
+from .._kazoo.reply import HandledReply
 from .._protocol.operations import Busy, ConnectionLost, NoNode
 from .._protocol.ticket import State, Ticket
 from .client_state import ClientState

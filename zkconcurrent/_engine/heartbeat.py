@@ -31,7 +31,8 @@ from functools import partial
 from itertools import islice
 
 from .._arguments.limits import CHECK_BYTES
-from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._kazoo.failures import failure, kazoo_errors
+from .._kazoo.reply import HandledReply
 from .._kazoo.watches import Watcher
 from .._protocol.operations import ConnectionLost
 from .._protocol.session_lease import LONGEST_SPACING

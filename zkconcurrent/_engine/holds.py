@@ -16,10 +16,10 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError
+from .._protocol.blocking_rules import Rule
 from .._protocol.operations import NoNode
-from .._protocol.rules import Rule
 from .._protocol.ticket import State, Ticket
-from .._runtime.event_loop import running_task, warn
+from .._runtime.blocked_loop import running_task, warn
 from .._runtime.identity import ended, holds_of, is_task
 from .._runtime.live_set import LiveSet
 from .loss_cause import cause_of, why_lost
@@ -407,7 +407,7 @@ class PathState:
             if self.handoff is not None:
                 self.handoff.wake_next()
 
-    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
+    def forget_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of an abandoned call, lost or not, and those of which only the release remained."""
         with self.session.lock:
             for hold in all_holds(self.holds):

@@ -51,7 +51,7 @@ class LostHolds:
 
     def end_with_session(self) -> None:
         """End all holds, as the session is over; with the session's lock held."""
-        self._client.registry.ended(self._why(self._client.clock()))
+        self._client.registry.end_session(self._why(self._client.clock()))
         self._report()
 
     def _report(self) -> None:

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from .._errors import RefusedError
-from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors
+from .._kazoo.failures import failure, kazoo_errors
+from .._kazoo.reply import HandledReply, Reply
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.session_lease import NEVER

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .._errors import RefusedError
-from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, node_of
+from .._kazoo.failures import failure, kazoo_errors
+from .._kazoo.reply import HandledReply, Reply, node_of
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.ticket import Ticket

@@ -23,8 +23,8 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
+from .._kazoo.failures import failure
 from .._kazoo.link import FORKED, CreatedStat, KazooClient, Link, ZnodeStat
-from .._kazoo.replies import failure
 from .._protocol.operations import BadVersion, Busy, ConnectionLost, NodeExists, NoNode, NotEmpty
 from .._protocol.session_lease import Lease
 from .._protocol.ticket import LossRecord, State, Ticket
@@ -201,7 +201,7 @@ class Session(ClientState):
         if self.link.session() not in (None, lease.session):
             # The session was adopted just as it ended, and the client has another one already.
             return
-        self.registry.opened(lease)
+        self.registry.begin_session(lease)
         self.heartbeat.reset()
         self.deletes.begin_anew()
         self.watches.begin_anew()

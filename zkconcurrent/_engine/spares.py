@@ -11,7 +11,8 @@ import math
 from collections import deque
 from contextlib import suppress
 
-from .._kazoo.replies import HandledReply, failure
+from .._kazoo.failures import failure
+from .._kazoo.reply import HandledReply
 from .._protocol.operations import ConnectionLost
 from .client_state import ClientState
 

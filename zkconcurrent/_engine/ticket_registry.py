@@ -56,16 +56,16 @@ class Registry:
 
     # -- the session ---------------------------------------------------------------------------------------------
 
-    def opened(self, lease: Lease) -> None:
+    def begin_session(self, lease: Lease) -> None:
         """Begin a session, or continue the present one after a reconnect, which dropped every watch."""
         if lease.session != self.session:
-            self.ended()
+            self.end_session()
             self.session = lease.session
         self.lease = lease
         self.left.clear()
         self.note_change(None)
 
-    def ended(self, loss: LossRecord = EXPIRED) -> None:
+    def end_session(self, loss: LossRecord = EXPIRED) -> None:
         """End the session: the server removes its nodes, but for lasting ones, and its holds are lost."""
         self.session = None
         for prefix, ticket in list(self.deletes.items()):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from itertools import islice
 
-from .._kazoo.replies import HandledReply
+from .._kazoo.reply import HandledReply
 from .._kazoo.watches import RemovalWithdrawn, Watcher
 from .client_state import ClientState
 

@@ -94,14 +94,14 @@ class Addresses:
             number >>= max(0, self._walks - 1) % SHARES
         return timeout / max(SHARES, number)
 
-    def opened(self, granted: float) -> None:
+    def note_opened(self, granted: float) -> None:
         """Note that a connection has begun, and the session timeout that was granted."""
         self.opened_at, self._granted = monotonic(), granted
         self._failures.clear()
         self.hung_up = False
         self._walks = 0
 
-    def lost(self) -> None:
+    def note_lost(self) -> None:
         """Note that a connection has ended."""
         self._lost_at = monotonic()
 
@@ -111,7 +111,7 @@ class Addresses:
 
     # -- what came of it -------------------------------------------------------------------------------------------
 
-    def failed(self, error: Exception) -> None:
+    def note_failed(self, error: Exception) -> None:
         """Note why the present attempt has failed."""
         self._failures[self.trying] = getattr(error, "strerror", None) or str(error) or "no reply"
         # A server may close a connection so early that the system reports it where TCP has connected.

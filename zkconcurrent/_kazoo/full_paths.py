@@ -8,7 +8,7 @@ from __future__ import annotations
 from kazoo.protocol.serialization import GetChildren2, GetData, Sync
 
 from .link import Link
-from .replies import Reply
+from .reply import Reply
 
 
 def send_children(link: Link, path: str, reply: Reply) -> None:

@@ -65,7 +65,7 @@ class LargeMessages:
             return 0
         return int.from_bytes(left, sys.byteorder)
 
-    def lost(self) -> None:
+    def warn_of_loss(self) -> None:
         """Warn of a large message that has cost the connection, as it may again; call this when it is lost."""
         length, self.length = self.length, 0
         pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]

@@ -10,7 +10,7 @@ from .._runtime.clock import boot_clock
 from .old_connection import connected_since
 from .opening import Opening
 from .private_parts import PrivateParts
-from .replies import Reply
+from .reply import Reply
 
 
 class Leases:
@@ -22,7 +22,7 @@ class Leases:
         # By session.
         self._leases: dict[int, Lease] = {}
 
-    def opened(self, session: int) -> Lease | None:
+    def begin_connection(self, session: int) -> Lease | None:
         """Begin a connection that was just made, on kazoo's connection thread; return its session's lease.
 
         None if the connection was requested before the transport was there: see `adopt`.
@@ -31,7 +31,7 @@ class Leases:
         if handshake is None:
             return None
         lease = self._leases.setdefault(session, self._new_lease(session))
-        lease.opened(*handshake)
+        lease.note_opened(*handshake)
         return lease
 
     def adopt(self, session: int) -> Lease | None:
@@ -41,14 +41,14 @@ class Leases:
             return None
         lease = self._new_lease(session)
         routine = self._parts.routine
-        lease.opened(connected_since(routine) if self._opening.clock is boot_clock else NEVER, timeout)
+        lease.note_opened(connected_since(routine) if self._opening.clock is boot_clock else NEVER, timeout)
         # R4: kazoo's thread may have made the lease first.
         return self._leases.setdefault(session, lease)
 
-    def ended(self) -> None:
+    def end(self) -> None:
         """End the lease with its session, on kazoo's connection thread."""
         for lease in list(self._leases.values()):
-            lease.ended()
+            lease.note_ended()
         self._leases.clear()
 
     def as_write(self, reply: Reply) -> Reply:
@@ -66,11 +66,11 @@ class Leases:
     def note_write(self, reply: Reply) -> None:
         """Note the success of a write."""
         if (lease := self._leases.get(self._parts.session_id)) is not None:
-            lease.answered(reply.sent, self._opening.clock(), write=True)
+            lease.note_answered(reply.sent, self._opening.clock(), write=True)
 
     def _note_sync(self, reply: Reply) -> None:
         if (lease := self._leases.get(self._parts.session_id)) is not None:
-            lease.answered(reply.sent, self._opening.clock(), write=False)
+            lease.note_answered(reply.sent, self._opening.clock(), write=False)
 
     def _new_lease(self, session: int) -> Lease:
         client = self._parts.client

@@ -33,9 +33,10 @@ from .._runtime import serving
 from .._runtime.events import AutoResetEvent, SteadyEvent
 from .._runtime.identity import of_thread
 from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, shown
+from .failures import NOT_THE_CAUSE, kazoo_errors
 from .leases import Leases
 from .opening import CONNECTED_STATES
-from .replies import NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors, no_wakeup
+from .reply import HandledReply, Reply, no_wakeup
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
@@ -194,13 +195,13 @@ class Link:
         """The present connection, or the last one: an object of its own for each; None if it is older than this."""
         return self.transport.opening.handshake
 
-    def opened(self) -> Lease | None:
+    def begin_connection(self) -> Lease | None:
         """Begin a connection that was just made, on kazoo's connection thread; return the session's lease.
 
         None if the connection was requested before the transport was there: see `Leases.adopt`.
         """
         session = self.session()
-        lease = None if session is None else self.leases.opened(session)
+        lease = None if session is None else self.leases.begin_connection(session)
         if lease is not None:
             # This server may be newer than the last one.
             self._trees = None

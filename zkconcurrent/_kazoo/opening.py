@@ -146,7 +146,7 @@ class Opening:
             self.refusal = error
             raise
         except Exception as error:
-            self.addresses.failed(error)
+            self.addresses.note_failed(error)
             dropped = isinstance(error, kazoo_errors.ConnectionDropped) and str(error) != _NO_ZOOKEEPER
             if type(request) is not Connect or not dropped:
                 raise
@@ -158,7 +158,7 @@ class Opening:
             raise kazoo_errors.ConnectionDropped(f"{error}; {why}") from None
         if type(request) is Connect:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
-            self.addresses.opened(self.handshake.timeout)
+            self.addresses.note_opened(self.handshake.timeout)
         return result
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:

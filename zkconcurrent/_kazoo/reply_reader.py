@@ -20,7 +20,7 @@ from kazoo.protocol.states import EVENT_TYPE_MAP, WatchedEvent
 from .large import LARGE, LargeMessages
 from .opening import Opening
 from .private_parts import PrivateParts
-from .replies import Reply
+from .reply import Reply
 from .watches import OF_DATA, event_tables, is_of_library, request_table
 
 LENGTH = struct.Struct("!i")

@@ -28,7 +28,7 @@ from kazoo.protocol.states import KeeperState
 from .large import LARGE
 from .opening import Opening
 from .private_parts import PrivateParts
-from .replies import HandledReply
+from .reply import HandledReply
 from .watches import SetWatches
 
 

@@ -65,7 +65,7 @@ class FairHandler:
             if isinstance(error, TypeError) and isinstance(error.__context__, Exception):
                 # kazoo looks for the number of an error, and so hides one that has none.
                 error = error.__context__
-            self._addresses.failed(error)
+            self._addresses.note_failed(error)
             raise error
 
 

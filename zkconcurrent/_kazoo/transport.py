@@ -311,8 +311,8 @@ class Transport:
         self._turn = None
         # No error may leave this thread, which it would end.
         with contextlib.suppress(Exception):
-            self.large.lost()
-        self.opening.addresses.lost()
+            self.large.warn_of_loss()
+        self.opening.addresses.note_lost()
 
     def _send_queued(self, turn: SendLock) -> None:
         """Send the requests of kazoo's queue, and what callers have left unsent, as far as there is room."""

@@ -24,7 +24,8 @@ from .._engine.client_state import ClientState
 from .._engine.keeper_thread import Helper, Keeper
 from .._errors import DeadlockError
 from .._kazoo import full_paths
-from .._kazoo.replies import Reply, failure, node_of
+from .._kazoo.failures import failure
+from .._kazoo.reply import Reply, node_of
 from .._protocol import deadlock_cycle
 from .._protocol.deadlock_cycle import AFTER, UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
 from .._protocol.node_info import NodeInfo

@@ -68,7 +68,7 @@ class LongWaits:
         after: float | None = getattr(self._client.link.client, "log_waits_after", LONG)
         return math.inf if after is None else after
 
-    def ended(self, call: WaitingCall, *, acquired: bool) -> None:
+    def note_end(self, call: WaitingCall, *, acquired: bool) -> None:
         """Note that the wait of a call, if any, is over.
 
         If it was reported, the keeper's next turn has the end logged: the caller may have the lock now, and must go on.

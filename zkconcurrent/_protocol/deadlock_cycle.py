@@ -29,11 +29,11 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from .._errors import DeadlockEdge, ForeignNodeError
+from .blocking_rules import LATCH, MUTEX, READ, Rule, behind, check_queue, line_up
 from .layout import role_of
 from .node_info import NodeInfo
 from .node_names import is_marked, unique
 from .operations import Node
-from .rules import LATCH, MUTEX, READ, Rule, behind, check_queue, line_up
 
 AFTER = 1.0  # seconds
 """How long a wait lasts before it is searched, and before it must show in a queue."""

@@ -168,7 +168,7 @@ class Lease:
         # When the last judged write was sent.
         self._judged = NEVER
 
-    def opened(self, connected: float, timeout: float) -> None:
+    def note_opened(self, connected: float, timeout: float) -> None:
         """Begin a connection: the requests of other connections prove nothing on it.
 
         Args:
@@ -186,12 +186,12 @@ class Lease:
         self.beat = self.spacing / math.ceil(self.spacing / min(LONGEST_BEAT, timeout / BEATS))
         self._set_end()
 
-    def ended(self) -> None:
+    def note_ended(self) -> None:
         """End the lease with its session, for good."""
         self.over = True
         self._set_end()
 
-    def answered(self, sent: float, answered: float, *, write: bool) -> None:
+    def note_answered(self, sent: float, answered: float, *, write: bool) -> None:
         """Note a write or `sync` that succeeded on the present connection; judge it if it is a write."""
         # A proof gains no more than the time that has passed, so a busy client judges only some of its writes.
         if write and (sent >= self._judged + self.timeout / THIN or self.end <= answered):

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
-from .rules import Rule, check_sequence
+from .blocking_rules import Rule, check_sequence
 from .session_lease import Lease
 from .way_to_grant import Way
 
@@ -162,7 +162,7 @@ class Ticket:
         self.name, self.token = name, token
 
     def check_sequence(self, rule: Rule) -> None:
-        """Refuse an exhausted sequence number; see `rules.check_sequence`."""
+        """Refuse an exhausted sequence number; see `blocking_rules.check_sequence`."""
         assert self.name is not None
         self.late = check_sequence(self.path, self.name, rule)
 

@@ -26,8 +26,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+from .blocking_rules import LATE_SEQUENCE, MUTEX, WRITE, Rule
 from .node_names import is_detached
-from .rules import LATE_SEQUENCE, MUTEX, WRITE, Rule
 
 
 class Stage(enum.Enum):

@@ -134,7 +134,7 @@ def withdraw(party: Party) -> Recipe[None]:
                 op.Get(ticket.path, ticket),
                 op.Get(ticket.node, ticket),
             )
-            if own is None or not party.see(node):
+            if own is None or not party.note_read(node):
                 break
             party.see_seats(there)
             seats = party.seats.withdraw(party.number, acting=party.state.acting)
@@ -255,7 +255,7 @@ def _wait(party: Party) -> Recipe[Outcome]:
             others = (op.Get(f"{ticket.path}/{party.trust_first()}", ticket),)
         node, there, *names = yield op.Watch(ticket, (op.Get(view.path, ticket), *others))
         watching = True
-        if not party.see(node):
+        if not party.note_read(node):
             return (yield from _outcome(party))
         if names:
             party.see_seats(there)
@@ -318,7 +318,7 @@ def _trip(party: Party) -> Recipe[Outcome]:
         return None
     except RefusedError:
         _, node = yield op.Sync(view.path, ticket), op.Get(view.path, ticket)
-        if party.see(node) and not party.is_to_act:
+        if party.note_read(node) and not party.is_to_act:
             raise
         # The trip was done; the server has refused the next generation's node only.
         return None
@@ -348,7 +348,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
             yield from find(ticket)
     if patient or lost:
         _, node = yield op.Sync(view.path), op.Get(view.path)
-        party.see(node)
+        party.note_read(node)
     while party.goes_on:
         if lost and party.seat is None:
             # The party came too late, or does not know whether it came. Parties that count it will miss its node.
@@ -359,7 +359,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
             _, node = yield op.SetNode(view.path, party.state.fail().data, party.state.version), op.Get(view.path)
         except op.ConnectionLost:
             _, node = yield op.Sync(view.path), op.Get(view.path)
-        party.see(node)
+        party.note_read(node)
     try:
         return (yield from _outcome(party))
     except op.Requeue:
@@ -375,7 +375,7 @@ def _await_last(party: Party) -> Recipe[Outcome]:
     path = party.ticket.path
     # The seats are read after the names, as in `_read_parties`: so the last party, by them, is there, or has died.
     node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
-    if party.see(node):
+    if party.note_read(node):
         party.see_seats(there)
         if not party.others_decide():
             return party
@@ -392,7 +392,7 @@ def read_or_make(view: BarrierView) -> Recipe[BarrierContent]:
     """Return the state, read behind a `sync`; create it if there is none."""
     while True:
         _, node = yield op.Sync(view.path), op.Get(view.path)
-        state = view.see(node)
+        state = view.note_read(node)
         if state is not None:
             return state
         yield from make(view.path, BarrierContent(view.parties).data)
@@ -403,7 +403,7 @@ def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierC
     _, node = yield op.Sync(view.path), op.Get(view.path)
     if node is None:
         yield op.CheckChroot(view.path)
-    state: BarrierContent = BarrierContent(view.parties) if node is None else view.read(node)
+    state: BarrierContent = BarrierContent(view.parties) if node is None else view.parse(node)
     # Recorded before the line is read, as anything that is recorded meanwhile is newer.
     view.note(state)
     line: Collection[int] = ()

@@ -49,7 +49,7 @@ class BarrierContent(NamedTuple):
     born: int = 0
 
     @classmethod
-    def read(cls, path: str, node: op.Node) -> BarrierContent:
+    def parse(cls, path: str, node: op.Node) -> BarrierContent:
         """Parse the node.
 
         Raises:
@@ -119,7 +119,7 @@ class ArrivalIndexes(NamedTuple):
     version: int = 0
 
     @classmethod
-    def read(cls, path: str, parties: int, node: op.Node) -> ArrivalIndexes:
+    def parse(cls, path: str, parties: int, node: op.Node) -> ArrivalIndexes:
         """Parse the node.
 
         Raises:
@@ -190,24 +190,24 @@ class BarrierView:
     @property
     def tree(self) -> Tree:
         """What `destroy` removes: the generations are leaves, unless parties are in them."""
-        return Tree(self.path, "Barrier", partial(BarrierContent.read, self.path), {self.path: _GENERATION.fullmatch})
+        return Tree(self.path, "Barrier", partial(BarrierContent.parse, self.path), {self.path: _GENERATION.fullmatch})
 
-    def see(self, node: op.Node | None) -> BarrierContent | None:
-        """Record what was read of the state's node; return the state. Errors as `read`."""
+    def note_read(self, node: op.Node | None) -> BarrierContent | None:
+        """Record what was read of the state's node; return the state. Errors as `parse`."""
         if node is None:
             return None
-        state = self.read(node)
+        state = self.parse(node)
         self.note(state)
         return state
 
-    def read(self, node: op.Node) -> BarrierContent:
+    def parse(self, node: op.Node) -> BarrierContent:
         """Return what was read of the state's node.
 
         Raises:
             ForeignNodeError: the node is not a barrier's.
             ValueError: the barrier is for another number of parties.
         """
-        state = BarrierContent.read(self.path, node)
+        state = BarrierContent.parse(self.path, node)
         if state.parties != self.parties:
             raise ValueError(
                 f"the barrier {self.path!r} is for {state.parties} parties, not for {self.parties}: all clients must "
@@ -297,13 +297,13 @@ class Party:
         """Whether it may belong to its generation. A party that arrives after the last waits for the next one."""
         return self.ticket.sent and (self.ticket.name is None or self.seat is not None)
 
-    def see(self, node: op.Node | None) -> bool:
+    def note_read(self, node: op.Node | None) -> bool:
         """Record what was read of the state's node; return whether the party's generation is still open.
 
         The barrier may have been destroyed, and made anew with the same generation and version. The party belongs to
         the barrier in which its node was made, which may be newer than the barrier that it had read.
         """
-        state = self.view.see(node)
+        state = self.view.note_read(node)
         came = self.ticket.name is not None
         if state is None or (state.born > self.ticket.token if came else state.born != self.state.born):
             self.state = self.state.fail()
@@ -314,7 +314,7 @@ class Party:
     def see_seats(self, node: op.Node | None) -> None:
         """Record what was read of the generation's node."""
         if node is not None:
-            self.seats = ArrivalIndexes.read(self.ticket.path, self.view.parties, node)
+            self.seats = ArrivalIndexes.parse(self.ticket.path, self.view.parties, node)
 
     def note_line(self, names: Iterable[str], created: int = 0) -> None:
         """Record the parties that are there, and how many have arrived."""

@@ -30,8 +30,8 @@ from contextlib import suppress
 
 from .._errors import ForeignNodeError, RefusedError
 from .._protocol import operations as op
+from .._protocol.blocking_rules import Rule, line_up
 from .._protocol.operations import Recipe
-from .._protocol.rules import Rule, line_up
 from .._protocol.ticket import Ticket
 from .nodes import Lacking, PathCheck
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from .._errors import RefusedError
 from .._protocol import operations as op
+from .._protocol.blocking_rules import MUTEX, blocker, check_queue, in_the_way
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, blocker, check_queue, in_the_way
 from .._protocol.ticket import HOLDS, Ticket
 from .lock import CheckWait, join, list_queue, wait_behind
 
@@ -42,7 +42,7 @@ class Detached(NamedTuple):
     owner: str | None
 
 
-def read(name: str, node: op.Node) -> Detached | None:
+def parse(name: str, node: op.Node) -> Detached | None:
     """Return the hold that a node stands for; None if it belongs to a session."""
     if node.session:
         return None
@@ -75,7 +75,7 @@ def read_first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.N
 def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[tuple[Detached | None, Sequence[str]]]:
     """Return the hold of an owner, if it is the first in the queue, and the listing that shows that."""
     name, node, names = yield from read_first(path, names)
-    held = None if name is None or node is None else read(name, node)
+    held = None if name is None or node is None else parse(name, node)
     return (held if held is not None and held.owner == owner else None), names
 
 
@@ -253,7 +253,7 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
         name, node, _ = yield from read_first(path, names)
         if name is None or node is None:
             return in_doubt
-        held = read(name, node)
+        held = parse(name, node)
         if held is None and node.czxid == token:
             return None
         if held is None or held.token != token:

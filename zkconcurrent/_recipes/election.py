@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from .._protocol import operations as op
+from .._protocol.blocking_rules import Rule, check_queue
 from .._protocol.operations import Recipe
-from .._protocol.rules import Rule, check_queue
 from .._protocol.ticket import Ticket
 from .lock import list_queue
 

@@ -154,7 +154,7 @@ def _check_alone(member: Member) -> Recipe[None]:
         member.beside = None
         if length := getattr(names, "data_length", 0):
             raise ForeignNodeError(path, has_data(length))
-        check_members(path, names)
+        refuse_foreign_members(path, names)
         folders = [name for name in names if name in _FOLDERS]
         nodes = (yield tuple(op.Get(f"{path}/{name}") for name in folders)) if folders else ()
         for name, node in zip(folders, nodes, strict=True):
@@ -166,7 +166,7 @@ def _check_alone(member: Member) -> Recipe[None]:
         raise
 
 
-def check_members(path: str, names: Sequence[str]) -> None:
+def refuse_foreign_members(path: str, names: Sequence[str]) -> None:
     """Refuse the nodes of other kinds' contenders, which would count as members.
 
     Raises:
@@ -255,7 +255,7 @@ def members(path: str) -> Recipe[dict[str, bytes]]:
     names = (yield op.Sync(path), op.Children(path))[1]
     if names is op.NOWHERE:
         yield op.CheckChroot(path)
-    check_members(path, names)
+    refuse_foreign_members(path, names)
     nodes = yield from get_all([f"{path}/{name}" for name in names])
     return _members(dict(zip(names, nodes, strict=True)))
 

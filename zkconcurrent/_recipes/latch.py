@@ -32,7 +32,7 @@ def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str])
     """
     if node is None:
         return count
-    if (theirs := read(path, node)) != count:
+    if (theirs := parse(path, node)) != count:
         raise ValueError(
             f"the latch at {path!r} was made with a count of {theirs}, not {count}: all clients must give the same; "
             "destroy() it if no client uses it any more"
@@ -40,7 +40,7 @@ def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str])
     return max(0, count - sum(int(match[1]) for name in names if (match := CHILD.fullmatch(name))))
 
 
-def read(path: str, node: op.Node) -> int:
+def parse(path: str, node: op.Node) -> int:
     """Return the count that the latch was made with.
 
     Raises:

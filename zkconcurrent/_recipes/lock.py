@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from .._protocol import operations as op
+from .._protocol.blocking_rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.operations import Recipe
-from .._protocol.rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
 from .._protocol.ticket import Ticket
 from .._protocol.way_to_grant import Way
 from .nodes import Lacking, PathCheck, missing

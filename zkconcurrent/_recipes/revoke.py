@@ -11,8 +11,8 @@ was asked, and no call asks a holder twice.
 from __future__ import annotations
 
 from .._protocol import operations as op
+from .._protocol.blocking_rules import Rule, holders
 from .._protocol.operations import Recipe
-from .._protocol.rules import Rule, holders
 from .._protocol.ticket import REVOKED
 from .lock import list_queue
 

@@ -43,9 +43,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._protocol import operations as op
+from .._protocol.blocking_rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
 from .._protocol.operations import Recipe
 from .._protocol.permits import count, number_in
-from .._protocol.rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
 from .._protocol.ticket import State, Ticket
 from .lock import create
 from .nodes import PathCheck, foreign_data, lay_out
@@ -249,7 +249,7 @@ def size(at: SemaphoreLayout, node: op.Node | None, added: Sequence[str]) -> int
         if at.value is None:
             raise _missing(at)
         return at.value
-    number, resized = read(at, node)
+    number, resized = parse(at, node)
     if not (resized or at.value in (None, number)):
         raise ValueError(
             f"the semaphore {at.path!r} was made with value={number}, not value={at.value}: all clients must give the "
@@ -264,7 +264,7 @@ def _missing(at: SemaphoreLayout) -> ValueError:
     )
 
 
-def read(at: SemaphoreLayout, node: op.Node) -> tuple[int, bool]:
+def parse(at: SemaphoreLayout, node: op.Node) -> tuple[int, bool]:
     """Return the number in the node `permits`, and whether `resize` has written it.
 
     Raises:

@@ -13,8 +13,8 @@ from .._engine.session import Session
 from .._errors import LockLostError, LossCause
 from .._kazoo.link import KazooClient
 from .._observe.event_listeners import Story
+from .._protocol.blocking_rules import MUTEX
 from .._protocol.node_names import as_detached
-from .._protocol.rules import MUTEX
 from .._recipes.detached import Detached, acquire, force_release, release
 from .._runtime.interrupts import FRAMES, check_depth
 from .._runtime.live_set import LiveSet
@@ -148,7 +148,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         check_wait = core.wait_check(call, me, deadline, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, check_wait=check_wait)
         held = yield from call.run(recipe, deadline)
-        core.observation.long_waits.ended(call, acquired=held is not None)
+        core.observation.long_waits.note_end(call, acquired=held is not None)
         if held is None:
             return False
         self._acquired = me, self._session.now()

@@ -46,7 +46,7 @@ class DoubleBarrierState(PathState):
             for owner, ticket in list(self.inside.items())
         ]
 
-    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
+    def forget_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the party of a call that was abandoned."""
         for owner, ticket in list(self.inside.items()):
             if ticket in tickets:
@@ -57,7 +57,7 @@ class DoubleBarrierState(PathState):
         super().forget()
         self.inside.clear()
 
-    def forsake(self, owner: int) -> None:
+    def leave_to_keeper(self, owner: int) -> None:
         """Leave a party's node for the keeper to delete. Takes no lock, as the party's task may be thrown away."""
         ticket = self.inside.get(owner)
         if ticket is not None and ticket.state is State.QUEUED and not self.session.forked:
@@ -69,7 +69,7 @@ class DoubleBarrierState(PathState):
         """If a task was thrown away with its loop, take its party out. Any other party has left, or stays."""
         if thrown_away and owner in self.inside:
             self._blocks.append(0)
-            self.forsake(owner)
+            self.leave_to_keeper(owner)
         return False
 
 
@@ -279,7 +279,7 @@ class DoubleBarrier(Primitive):
                 ticket.token,
             ) from None
         finally:
-            self._path_state.forsake(owner)
+            self._path_state.leave_to_keeper(owner)
 
     def __enter__(self) -> bool:
         return self.enter()
@@ -294,7 +294,7 @@ class DoubleBarrier(Primitive):
                 raise
         except BaseException:
             # If an interrupt struck before the leave, the party is still inside; otherwise nothing is left to do.
-            self._path_state.forsake(self._identity())
+            self._path_state.leave_to_keeper(self._identity())
             raise
 
     @property

@@ -154,7 +154,7 @@ class BaseMembership:
         if self._session.keeper.stuck:
             self._session.keeper.stand_in()
 
-    def drop_tickets(self, _tickets: object) -> None:
+    def forget_tickets(self, _tickets: object) -> None:
         """Give the membership up, because the call of `join` was abandoned. Never waits."""
         self._give_up()
 

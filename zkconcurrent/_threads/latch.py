@@ -7,7 +7,7 @@ from functools import partial
 from .._arguments.limits import check_int, check_positive
 from .._kazoo.link import KazooClient
 from .._recipes.destroy import Tree, destroy
-from .._recipes.latch import CHILD, count_down, read, read_remaining, wait
+from .._recipes.latch import CHILD, count_down, parse, read_remaining, wait
 from .base.primitive import Primitive, discard_result, kind_of
 
 
@@ -97,7 +97,7 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is not a latch's, or has other children; no such node is deleted.
                 If there were more than 1,000 counts, some of them may be gone.
         """
-        tree = Tree(self._path, "CountDownLatch", partial(read, self._path), {self._path: CHILD.fullmatch})
+        tree = Tree(self._path, "CountDownLatch", partial(parse, self._path), {self._path: CHILD.fullmatch})
         return self._run(destroy(tree), self._destroyed)
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._protocol.rules import MUTEX
+from .._protocol.blocking_rules import MUTEX
 from .._runtime.stacks import in_generator
 from .base.revocable import RevocableLock
 

@@ -22,7 +22,7 @@ from .._engine.call_group import Calls
 from .._engine.holds import Hold
 from .._engine.loss_signal import JointLoss
 from .._errors import ZkConcurrentError
-from .._protocol.rules import READ
+from .._protocol.blocking_rules import READ
 from .._protocol.ticket import State
 from .._runtime.identity import Task
 from .._runtime.interrupts import insist

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from .._engine.holds import Hold
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
-from .._protocol.rules import READ, WRITE
+from .._protocol.blocking_rules import READ, WRITE
 from .._runtime.interrupts import insist
 from .base.contender import Contender
 from .base.lock_base import core_of

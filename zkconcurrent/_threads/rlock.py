@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._engine.holds import Hold
 from .._errors import LockLostError
-from .._protocol.rules import MUTEX
+from .._protocol.blocking_rules import MUTEX
 from .._protocol.ticket import State
 from .._runtime.identity import ident
 from .._runtime.interrupts import FRAMES, check_depth

@@ -20,8 +20,8 @@ from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
 from .._observe.deadlock_search import OnDeadlock
 from .._observe.hold_limits import AfterLimit
+from .._protocol.blocking_rules import READ, WRITE
 from .._protocol.operations import Recipe
-from .._protocol.rules import READ, WRITE
 from .._protocol.ticket import Ticket
 from .._recipes.lock import downgrade
 from .._runtime.identity import ident

@@ -13,12 +13,12 @@ from .._engine.session import log
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._observe.hold_limits import AfterLimit
+from .._protocol.blocking_rules import MUTEX, PERMIT
 from .._protocol.operations import Children, Get, Recipe, Sync
 from .._protocol.permits import ADDED
-from .._protocol.rules import MUTEX, PERMIT
 from .._recipes.destroy import Tree, Users, destroy, users
-from .._recipes.semaphore import SemaphoreLayout, SemaphoreSnapshot, acquire, add, query, read, resize
-from .._runtime.event_loop import warn
+from .._recipes.semaphore import SemaphoreLayout, SemaphoreSnapshot, acquire, add, parse, query, resize
+from .._runtime.blocked_loop import warn
 from .._runtime.interrupts import FRAMES, check_depth, insist
 from .._runtime.stacks import in_generator
 from .._runtime.this_process import new_uuid
@@ -103,7 +103,7 @@ class PermitCore(LockCore):
         if wait:
             self.note_wait(call, owner, deadline)
         taken = yield from call.run(recipe, deadline)
-        self.observation.long_waits.ended(call, acquired=taken is not None)
+        self.observation.long_waits.note_end(call, acquired=taken is not None)
         if taken is None:
             return False
         leases, size = taken
@@ -399,7 +399,7 @@ class Semaphore(LockBase):
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
         at = self._lock_core.layout
-        tree = Tree(at.permits, "Semaphore", partial(read, at), {at.permits: ADDED.fullmatch}, (at.locks, at.leases))
+        tree = Tree(at.permits, "Semaphore", partial(parse, at), {at.permits: ADDED.fullmatch}, (at.locks, at.leases))
         return self._run(destroy(tree), self._destroyed)
 
     # -- the extras ----------------------------------------------------------------------------------------------

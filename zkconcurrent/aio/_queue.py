@@ -308,6 +308,6 @@ class Claim(_queue_base.BaseClaim[T]):
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if is_thrown_away(kind):
-            self._forsake()
+            self._leave_to_keeper()
         else:
             await resolve(self._exit(acknowledges=kind is None))

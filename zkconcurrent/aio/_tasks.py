@@ -77,7 +77,7 @@ def release_with_task(core: LockCore) -> None:
         release_at_end(core.identity(), core.path_state)
 
 
-def forsake(core: LockCore) -> bool:
+def leave_to_keeper(core: LockCore) -> bool:
     """Hand the holds of a thrown-away task to the keeper; return whether a block of the task ends now."""
     if core.path_state.leave_block():
         return True

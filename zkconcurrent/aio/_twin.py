@@ -25,7 +25,7 @@ from .._threads.base.lock_core import LockCore
 from .._threads.base.primitive import not_held, reports_loss
 from ._held import Held
 from ._losses import DEPTH_OF_END, H, Holding, Lost
-from ._tasks import Completion, Pending, ReleaseCompletion, forsake, in_background, release_with_task
+from ._tasks import Completion, Pending, ReleaseCompletion, in_background, leave_to_keeper, release_with_task
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -252,7 +252,7 @@ class Acquirable(Twin, ABC, Generic[H]):
         if any(core.session.forked for core in self._lock_cores()):
             # The hold is the parent's.
             return
-        if kind is GeneratorExit and (self._forsake() or asyncio._get_running_loop() is None):
+        if kind is GeneratorExit and (self._leave_to_keeper() or asyncio._get_running_loop() is None):
             return
         try:
             self.release()
@@ -297,13 +297,13 @@ class Acquirable(Twin, ABC, Generic[H]):
         """,
     )
 
-    def _forsake(self) -> bool:
+    def _leave_to_keeper(self) -> bool:
         """Hand the holds of a thrown-away task to the keeper; return whether its block ends here.
 
         The loop of such a task is closed. The garbage collector may end the task in any thread, even in a thread that
         runs another loop, whose tasks may have holds of their own.
         """
-        gone = [forsake(core) for core in self._lock_cores()]
+        gone = [leave_to_keeper(core) for core in self._lock_cores()]
         return any(gone)
 
 

@@ -16,14 +16,15 @@ from typing import Any, TypeAlias
 
 from .._errors import DeadlockEdge
 from .._kazoo import full_paths
+from .._kazoo.failures import kazoo_errors
 from .._kazoo.link import KazooClient, Link
-from .._kazoo.replies import kazoo_errors, node_of
+from .._kazoo.reply import node_of
 from .._observe.deadlock_search import AGAIN_AFTER
+from .._protocol.blocking_rules import PERMIT
 from .._protocol.deadlock_cycle import UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter, queue_of, search
 from .._protocol.layout import is_of_kazoo, role_of
 from .._protocol.node_info import NodeInfo
 from .._protocol.operations import Node
-from .._protocol.rules import PERMIT
 from .._runtime.clock import wall_clock
 from .._runtime.public import public
 from ._paths import RULES, Scan, TreeReport

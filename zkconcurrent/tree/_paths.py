@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from .._arguments.paths import check_path
 from .._errors import ForeignNodeError, SequenceExhaustedError
+from .._kazoo.failures import kazoo_errors
 from .._kazoo.link import KazooClient
-from .._kazoo.replies import kazoo_errors, node_of
-from .._protocol import rules
+from .._kazoo.reply import node_of
+from .._protocol import blocking_rules
+from .._protocol.blocking_rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, check_queue, holders, line_up
 from .._protocol.layout import is_of_kazoo, role_of
 from .._protocol.node_info import origin_of
 from .._protocol.operations import Node
-from .._protocol.rules import LATCH, MUTEX, PERMIT, READ, WRITE, Rule, check_queue, holders, line_up
 from .._recipes.queue.order import is_item
 from .._runtime.public import public
 from .._threads.base.contender import Contender, note_holders
@@ -166,7 +167,7 @@ class _Listing(NamedTuple):
     def line(self, nodes: Mapping[str, Node]) -> Iterator[Contender]:
         """Return the contenders whose nodes were there, in the order of their turns."""
         holding, mode, position = set(self.holders()), self.mode(), 0
-        for name, blocker in rules.nearest(self.names, self.rule).items():
+        for name, blocker in blocking_rules.nearest(self.names, self.rule).items():
             held = name in holding
             position += not held
             if (node := nodes.get(f"{self.folder}/{name}")) is not None:
@@ -335,7 +336,7 @@ def _why_unusable(path: str, names: Sequence[str]) -> str | None:
     rule = RULES[role_of(ours[0]) or ""]
     try:
         check_queue(path, names, rule)
-        late = rules.check_sequence(path, line_up(ours, rule)[-1], rule)
+        late = blocking_rules.check_sequence(path, line_up(ours, rule)[-1], rule)
     except (ForeignNodeError, SequenceExhaustedError) as error:
         return str(error)
     return f"{path}: its sequence numbers run out: leave it idle, or use another path" if late else None

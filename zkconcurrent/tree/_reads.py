@@ -7,12 +7,13 @@ from typing import Any
 
 from .._arguments.limits import check_seconds
 from .._errors import ClientError
+from .._kazoo.failures import failure, kazoo_errors
 from .._kazoo.link import KazooClient, Link
-from .._kazoo.replies import Reply, failure, kazoo_errors, no_wakeup
+from .._kazoo.reply import Reply, no_wakeup
 from .._kazoo.requests import TooLarge
 from .._protocol.operations import Busy, ConnectionLost, SessionExpired
+from .._runtime.blocked_loop import check_may_block
 from .._runtime.clock import monotonic
-from .._runtime.event_loop import check_may_block
 from .._runtime.serving import in_listener
 
 _TOGETHER = 500

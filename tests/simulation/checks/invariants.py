@@ -9,7 +9,7 @@ from tests.models.rwlock import ReadWriteLock
 from tests.simulation.world.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._engine.holds import all_holds
-from zkconcurrent._protocol.rules import MUTEX, READ, WRITE, blocker
+from zkconcurrent._protocol.blocking_rules import MUTEX, READ, WRITE, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._runtime.identity import ended
 

@@ -140,7 +140,7 @@ class BarrierChecks(Checks):
         node = self.ensemble.leader.nodes.get(path)
         parties = self.state.parties if self.state else 0
         return (
-            ArrivalIndexes(parties) if node is None else ArrivalIndexes.read(path, parties, Node(node.data, 0, 0.0, 0))
+            ArrivalIndexes(parties) if node is None else ArrivalIndexes.parse(path, parties, Node(node.data, 0, 0.0, 0))
         )
 
     def expiring(self, state: Any) -> None:
@@ -165,7 +165,7 @@ class BarrierChecks(Checks):
 
     def _changed(self) -> None:
         node = self.ensemble.leader.nodes[f"{CHROOT}{PATH}"]
-        new = BarrierContent.read(PATH, Node(node.data, node.czxid, 0.0, 0, node.version))
+        new = BarrierContent.parse(PATH, Node(node.data, node.czxid, 0.0, 0, node.version))
         old = self.state or BarrierContent(new.parties, born=node.czxid)
         self.state = new
         self.world.say(f"STATE {new.data.decode()}")

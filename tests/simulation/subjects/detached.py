@@ -24,8 +24,8 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, WaitCancelledError
 from zkconcurrent._memory import changes
+from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.operations import Node
-from zkconcurrent._protocol.rules import MUTEX
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._threads import detached as _detached
 from zkconcurrent._threads.base.contender import Contender

@@ -17,7 +17,7 @@ from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import ClientError, LockLostError
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.server_watches import CHILDREN_WATCH
-from zkconcurrent._protocol.rules import MUTEX
+from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.ticket import State
 from zkconcurrent._threads.base.candidacy import Candidate, LeaderLock
 from zkconcurrent._threads.election import Election, Term

@@ -618,13 +618,13 @@ class History:
         self._keep_on()
         since = self.random.random() if self.plan.faults else 1.0
         sent = NEVER if since < 0.15 else conn.sent - since * self.plan.timeout if since < 0.3 else conn.sent
-        self.lease.opened(sent, conn.timeout)
+        self.lease.note_opened(sent, conn.timeout)
         self._check()
 
     def _expired(self, conn: Conn) -> None:
         if self.connecting is conn:
             self.ended = True
-            self.lease.ended()
+            self.lease.note_ended()
 
     def _keep_on(self) -> None:
         if self._late:
@@ -679,7 +679,7 @@ class History:
     def take(self, request: Request) -> None:
         """Tell the lease of what proves anything."""
         if request.ok and request.kind is not READ:
-            self.lease.answered(request.stamp, self.clock(self.now), write=request.kind is WRITE)
+            self.lease.note_answered(request.stamp, self.clock(self.now), write=request.kind is WRITE)
 
     # The client's actions.
 

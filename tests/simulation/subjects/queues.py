@@ -20,7 +20,7 @@ from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._memory import changes
 from zkconcurrent._memory.server_watches import CHILDREN_WATCH
-from zkconcurrent._protocol.rules import MUTEX, blocker
+from zkconcurrent._protocol.blocking_rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._recipes.queue.order import delayed_prefix, due, frame, milliseconds, number, unframe
 from zkconcurrent._threads.base.queue_base import Empty, Full

@@ -25,7 +25,7 @@ from zkconcurrent._memory import changes
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.permits import count
 from zkconcurrent._recipes.nodes import PathCheck
-from zkconcurrent._recipes.semaphore import SemaphoreLayout, read
+from zkconcurrent._recipes.semaphore import SemaphoreLayout, parse
 from zkconcurrent._threads import semaphore as _semaphore
 from zkconcurrent._threads.semaphore import Semaphore
 
@@ -139,7 +139,7 @@ class ResizeChecks(PermitChecks):
         if CHROOT + PERMITS not in nodes:
             return VALUE
         at = SemaphoreLayout(PATH, None, PathCheck(PATH, "Semaphore"))
-        number, _ = read(at, Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
+        number, _ = parse(at, Node(nodes[CHROOT + PERMITS], 0, 0.0, 0))
         below = f"{CHROOT}{PERMITS}/"
         return number + count([path.removeprefix(below) for path in nodes if path.startswith(below)])
 

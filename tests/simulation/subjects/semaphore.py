@@ -19,12 +19,12 @@ from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._memory.server_watches import CHILDREN_WATCH
+from zkconcurrent._protocol.blocking_rules import MUTEX, PERMIT, blocker
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.permits import count
-from zkconcurrent._protocol.rules import MUTEX, PERMIT, blocker
 from zkconcurrent._protocol.ticket import State, Ticket
 from zkconcurrent._recipes.nodes import PathCheck
-from zkconcurrent._recipes.semaphore import SemaphoreLayout, read
+from zkconcurrent._recipes.semaphore import SemaphoreLayout, parse
 from zkconcurrent._threads.semaphore import Semaphore
 
 PATH, VALUE = "/app/s", 3
@@ -163,7 +163,7 @@ class PermitChecks(Checks):
         node = leader.nodes.get(CHROOT + PERMITS)
         if node is None:
             return VALUE
-        number, _ = read(SemaphoreLayout(PATH, None, PathCheck(PATH, "Semaphore")), Node(node.data, 0, 0.0, 0))
+        number, _ = parse(SemaphoreLayout(PATH, None, PathCheck(PATH, "Semaphore")), Node(node.data, 0, 0.0, 0))
         return number + count(leader.children(CHROOT + PERMITS))
 
     def step(self) -> None:

@@ -21,7 +21,7 @@ from tests.simulation.world.world import Violation
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import OutcomeUnknownError
 from zkconcurrent._memory import changes
-from zkconcurrent._protocol.rules import MUTEX, blocker
+from zkconcurrent._protocol.blocking_rules import MUTEX, blocker
 from zkconcurrent._protocol.ticket import Ticket
 from zkconcurrent._threads.atomic import AtomicLong
 from zkconcurrent._threads.shared_value import SharedValue

@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.simulation.world.world import Violation
-from zkconcurrent._protocol.rules import LATCH, MUTEX, READ, WRITE, Rule, blocker
+from zkconcurrent._protocol.blocking_rules import LATCH, MUTEX, READ, WRITE, Rule, blocker
 from zkconcurrent._protocol.way_to_grant import Way
 
 MINE = "_c_00000000-0000-0000-0000-000000000001-"

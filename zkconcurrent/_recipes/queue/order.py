@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..._arguments.limits import check_int
 from ..._errors import ForeignNodeError
 from ..._protocol import operations as op
-from ..._protocol.rules import LAST_SEQUENCE
+from ..._protocol.blocking_rules import LAST_SEQUENCE
 from ..nodes import foreign_data
 
 ITEM = "queue-"

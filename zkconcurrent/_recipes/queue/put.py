@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from ..._errors import SequenceExhaustedError
 from ..._protocol import operations as op
+from ..._protocol.blocking_rules import MUTEX, blocker
 from ..._protocol.operations import Recipe
-from ..._protocol.rules import MUTEX, blocker
 from ..._protocol.ticket import Ticket
 from ..lock import join
 from ..receipts import write

@@ -30,9 +30,9 @@ from ..._engine.patience import POLL_INTERVAL
 from ..._engine.session import log
 from ..._errors import ClientError, LockLostError, WaitCancelledError
 from ..._kazoo.link import KazooClient
+from ..._protocol.blocking_rules import LATCH, MUTEX, Rule
 from ..._protocol.node_info import origin_of
 from ..._protocol.operations import Node, Recipe
-from ..._protocol.rules import LATCH, MUTEX, Rule
 from ..._protocol.ticket import Ticket
 from ..._recipes.election import Leader, follow, publish, read_leader
 from ..._recipes.lock import acquire, contenders, list_queue, try_acquire

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from ..._protocol.blocking_rules import PERMIT, READ, WRITE
 from ..._protocol.layout import role_of
 from ..._protocol.node_info import NodeInfo, origin_of
 from ..._protocol.operations import Node
-from ..._protocol.rules import PERMIT, READ, WRITE
 from ..._protocol.ticket import REVOKED
-from ..._recipes.detached import read
+from ..._recipes.detached import parse
 from ..._runtime.clock import ago
 from ..._runtime.public import public
 
@@ -80,7 +80,7 @@ class Contender(NamedTuple):
         info = NodeInfo.parse(node.data)
         if info.pid is None and (origin := origin_of(node.data))[0]:
             info = info._replace(host=origin[0], pid=origin[1])
-        held = read(name, node)
+        held = parse(name, node)
         return cls(
             info.host,
             info.pid,

@@ -21,7 +21,7 @@ from ..._errors import LockLostError, ZkConcurrentError
 from ..._kazoo.link import KazooClient
 from ..._observe.deadlock_search import OnDeadlock, check_on_deadlock
 from ..._observe.hold_limits import AfterLimit, Limit
-from ..._protocol.rules import Rule
+from ..._protocol.blocking_rules import Rule
 from ..._runtime.identity import Task
 from ..._runtime.interrupts import check_depth
 from ..._runtime.public import ErrorKind, Traceback

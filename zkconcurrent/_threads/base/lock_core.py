@@ -24,8 +24,8 @@ from ..._observe.event_listeners import registered as listeners
 from ..._observe.hold_limits import Limit
 from ..._observe.long_waits import log as long_waits
 from ..._observe.observation import observation
+from ..._protocol.blocking_rules import PERMIT, Rule, holders, nearest
 from ..._protocol.operations import Get, NoNode, Recipe
-from ..._protocol.rules import PERMIT, Rule, holders, nearest
 from ..._protocol.ticket import HOLDS, State, Ticket
 from ..._recipes.lock import CheckWait, acquire, contenders, list_queue, try_acquire
 from ..._recipes.nodes import PathCheck
@@ -403,7 +403,7 @@ class LockCore(QueueCore):
                 self.observation.hold_limits.add(self.limit, [ticket])
         if handoff is not None:
             handoff.leave(call)
-        self.observation.long_waits.ended(call, acquired=ticket is not None)
+        self.observation.long_waits.note_end(call, acquired=ticket is not None)
         if ticket is None:
             return False
         self.log_acquired(ticket)

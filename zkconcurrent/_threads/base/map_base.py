@@ -15,7 +15,7 @@ from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError, OutcomeUnknownError
 from ..._kazoo.link import KazooClient
-from ..._kazoo.replies import no_wakeup
+from ..._kazoo.reply import no_wakeup
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.map import write
@@ -212,7 +212,7 @@ class EndWrite:
         self._session = session
         self._map_write = map_write
 
-    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+    def forget_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Give the writer back; discard it if it is unknown whether the write was applied."""
         if (useless := self._map_write.finish_write()) is not None:
             self._session.dropped.append(LeftTickets([], [useless]))
@@ -340,7 +340,7 @@ class MapBase(Primitive):
                     "write was applied; read the entry, and decide whether to repeat the write",
                 ) from None
             finally:
-                ending.drop_tickets([])
+                ending.forget_tickets([])
             return then(result)
 
         return self._await(call, steps())

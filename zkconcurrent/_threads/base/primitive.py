@@ -19,7 +19,7 @@ from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._recipes.destroy import Users, named
 from ..._recipes.nodes import PathCheck
-from ..._runtime.event_loop import check_may_block
+from ..._runtime.blocked_loop import check_may_block
 from ..._runtime.identity import Task
 from ..._runtime.public import Named, public
 from ..._runtime.wait_loops import Steps, wait

@@ -473,7 +473,7 @@ class BaseClaim(Generic[T]):
 
         return self._queue._do(item_call, steps)
 
-    def _forsake(self) -> None:
+    def _leave_to_keeper(self) -> None:
         """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
 
         A second call changes nothing.
@@ -522,5 +522,5 @@ class Claim(BaseClaim[T]):
         except BaseException:
             # If an interrupt struck before the steps of `_exit`, the item is still claimed; otherwise nothing is left
             # to do.
-            insist(self._forsake)
+            insist(self._leave_to_keeper)
             raise

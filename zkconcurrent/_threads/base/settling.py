@@ -151,7 +151,7 @@ class SettleOnAbandon:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+    def forget_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Leave the change to be settled."""
         self._clean_up()
 
