@@ -6,6 +6,7 @@ import itertools
 import math
 import threading
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +21,7 @@ from zkconcurrent._engine.connection_listener import HINT_AFTER, Listener
 from zkconcurrent._engine.deletes import Deletes
 from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
 from zkconcurrent._engine.holds import PathState
-from zkconcurrent._engine.keeper_thread import IDLE_BEAT, Keeper
+from zkconcurrent._engine.keeper_thread import IDLE_BEAT, LOCK_PATIENCE, Keeper
 from zkconcurrent._engine.loss_signal import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
 from zkconcurrent._engine.session import Session
@@ -488,17 +489,16 @@ def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None
 
 
 def test_a_keeper_that_misses_the_lock() -> None:
-    """The thread that has the lock is woken, and does the due work in its place."""
-    lock, done = threading.RLock(), list[object]()
+    """It tries again soon; meanwhile it has started what was to be started."""
+    lock, started = threading.RLock(), list[object]()
     client: Any = Bench().session
-    vars(client).update(lock=lock, calls=(), unlogged=deque(), identity=int, wake_owner=lambda: done.append("woken"))
-    keeper = Keeper(client, lambda: done.append(lock._is_owned()) or 0.0)
-    with lock:
-        turn = threading.Thread(target=keeper.turn)
-        turn.start()
-        turn.join()
-    keeper.stand_in()
-    assert done == ["woken", True]
+    vars(client).update(lock=lock, calls=(), unlogged=deque(), identity=int)
+    keeper = Keeper(client, lambda: 1.0)
+    keeper.to_start.append(lambda: started.append(1))
+    with lock, ThreadPoolExecutor() as pool:
+        assert pool.submit(keeper.turn).result() == LOCK_PATIENCE
+    assert started
+    assert keeper.turn() == 1.0
 
 
 def test_a_create_is_for_one_session() -> None:

@@ -33,7 +33,6 @@ from .._runtime.identity import of_caller
 from .._runtime.interrupts import TRIES, check_not_interrupted
 from .._runtime.serving import in_listener
 from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
-from .keeper_thread import STUCK_AFTER
 from .operation_runner import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
@@ -128,14 +127,10 @@ class Call:
         self.session.calls.add(self)
         # No thread waits while it has the lock: this call is made on top of a frame that was interrupted.
         self.owned_locks = (self.session.lock,) if self.session.has_lock() else ()
-        if self.owned_locks:
-            self.session.calls_on_top.add(self)
 
     def end(self) -> None:
         """Note that the steps have ended."""
         self.session.calls.discard(self)
-        if self.owned_locks:
-            self.session.calls_on_top.discard(self)
 
     def leave_clean_up(self) -> None:
         """Stop waiting for clean-up; the keeper finishes it."""
@@ -280,9 +275,6 @@ class Call:
                 return
             yield left
             session.run_posted()
-            if self.owned_locks:
-                # This thread then repeats a delete whose reply was lost.
-                session.keeper.stand_in()
 
     # -- its sleep -----------------------------------------------------------------------------------------------
 
@@ -334,12 +326,8 @@ class Call:
         until, now = min(bound, limit), session.now()
         if self.max_outage is not None:
             until = min(until, patience.reachable_by(now, session.link.connected, self.max_outage * session.timeout))
-        if self.owned_locks and session.keeper.stuck:
-            until = min(until, now + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - now)
         session.run_posted()
-        if self.owned_locks:
-            session.keeper.stand_in()
         if woken:
             return True
         now = session.now()

@@ -7,19 +7,16 @@ reason: a signal handler may interrupt a thread that has the lock, and then wait
 from __future__ import annotations
 
 import logging
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from types import FrameType
 from typing import Any
 
 from .._errors import ClientError
 from .._kazoo.link import FORKED, Link
 from .._runtime.clock import boot_clock, monotonic
 from .._runtime.live_set import LiveSet
-from .._runtime.stacks import frames_from
 from .._runtime.this_process import new_uuid
 from .ticket_registry import Registry
 
@@ -58,7 +55,6 @@ class ClientState:
         keepers_sleep: the event on which the keeper sleeps.
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
             kept from being abandoned does not stay here.
-        calls_on_top: those of `calls` that a signal handler or a finalizer makes on top of a frame that has the lock.
         unlogged: what is left to log.
     """
 
@@ -76,10 +72,7 @@ class ClientState:
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
-        self.calls_on_top: LiveSet[Any] = LiveSet()
         self.unlogged: deque[Callable[[], None]] = deque()
-        # The posted work under way, by the stack frame that does it.
-        self._running: dict[FrameType, Callable[[], None]] = {}
         # The posted work that failed last on a thread of the program: `_run` has it done once more.
         self._failed: Callable[[], None] | None = None
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
@@ -129,11 +122,6 @@ class ClientState:
         for call in self.calls:
             call.wake()
 
-    def wake_owner(self) -> None:
-        """Wake the call on top of a suspended frame that has the lock, if there is one: its thread alone can work."""
-        for call in self.calls_on_top:
-            call.wake()
-
     def warn_later(self, text: str, *args: object, logger: logging.Logger = log, **extra: object) -> None:
         """Have a warning logged on another thread: a log handler may do anything, and the caller may have the lock.
 
@@ -149,9 +137,8 @@ class ClientState:
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
 
-        A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for this one. So
-        after a short wait, this wakes the keeper and that very thread, and one of them does the posted work. No other
-        call is woken: a thousand of them would keep a busy machine from it.
+        A thread that has the lock may be suspended, with a signal handler on top of it that waits for this one. So this
+        waits for the lock for a moment only; then the keeper does the work, or the next thread that has the lock.
         """
         lock = self.lock
         if not self.posted and lock.acquire(False):  # the usual case
@@ -168,7 +155,6 @@ class ClientState:
         self.posted.append(act)
         if not lock.acquire(True, POST_PATIENCE):
             self.wake_keeper()
-            self.wake_owner()
             return
         try:
             self._run_posted_locked()
@@ -196,38 +182,17 @@ class ClientState:
             self.warn_later("work posted by kazoo's thread failed: %r", error)
 
     def _run_posted_locked(self) -> None:
-        posted, running = self.posted, self._running
+        posted = self.posted
         while posted:
             try:
-                act = posted[0] if not running else self._next_posted()
+                act = posted[0]
             except IndexError:
                 # A signal handler that interrupted this thread has done all of it.
                 return
-            if act is None:
-                return
-            # R1. No `finally` removes this entry, as an interrupt may strike in a `finally`, too. An interrupt ends the
-            # frame, by which `_next_posted` knows that the entry is void.
-            running[sys._getframe()] = act
-            # A signal handler that struck just before may have done the work.
-            if act in posted:
-                self._run(act)
-            # R2: work that is interrupted before this is done again. `suppress` would cost more, on every reply.
+            self._run(act)
+            # R2, R3: work that is interrupted before this is done again, also by a signal handler on top of it, or by
+            # another thread to which that lends the lock. `suppress` would cost more, on every reply.
             try:  # noqa: SIM105
                 posted.remove(act)
             except ValueError:
                 pass
-            # R2: if this came first, a signal handler that strikes between the two would do the work again.
-            running.pop(sys._getframe(), None)
-
-    def _next_posted(self) -> Callable[[], None] | None:
-        """Return the next posted work that is not under way on this thread.
-
-        While this thread does one piece of work, a signal handler may interrupt it and do the others.
-        """
-        alive = set(frames_from(sys._getframe()))
-        for each in list(self._running):
-            # The frame is not on this thread's stack: an interrupt has ended its work, or has suspended it on a thread
-            # that lends its lock meanwhile. The work is done again (R3).
-            if each not in alive:
-                del self._running[each]
-        return next((act for act in list(self.posted) if act not in self._running.values()), None)

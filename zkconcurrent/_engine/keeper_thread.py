@@ -5,9 +5,9 @@ during a turn, so that a client which the program drops is freed. It ends with a
 primitive left, and the next primitive begins another one. It logs on a thread of its own: a log handler that blocks,
 as one that writes to a full pipe without a reader, would stop the heartbeat.
 
-A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
-thread, which has the lock, does the due work in its place. No other thread could: so a keeper that misses the lock
-merely because the machine is busy costs the threads that wait nothing.
+A signal handler may interrupt a thread that has the session's lock. While the handler waits for a call of the library,
+it lends the lock to other threads, the keeper among them. So the keeper waits for the lock for a moment only, and tries
+again: if anything else keeps it, the keeper still starts threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .client_state import ClientState, log, log_all
 
 # The pause between two turns, if nothing is due before.
 IDLE_BEAT = 1.0  # seconds
-STUCK_AFTER = 0.1  # seconds
+LOCK_PATIENCE = 0.1  # seconds
 STARTS_FOR = 0.1  # seconds
 
 
@@ -33,8 +33,6 @@ class Keeper:
 
     Attributes:
         to_start: the functions that start threads, for the keeper to call; see `start_soon`.
-        stuck: the keeper cannot work: a suspended thread keeps the lock, with a signal handler on top of it, or the
-            machine is busy.
         over: the keeper is to end, as in a forked child.
         client: the session.
         thread: the number of its thread; 0 before it runs.
@@ -51,7 +49,6 @@ class Keeper:
                 the client is over: then the thread ends, and `begin` starts another one.
         """
         self.to_start: deque[Callable[[], None]] = deque()
-        self.stuck = False
         self.over = False
         self.thread = 0
         self.at_work: int | None = None
@@ -100,14 +97,6 @@ class Keeper:
             self.to_start.append(partial(self.spawn, run, name))
             raise
 
-    def stand_in(self) -> None:
-        """Do the due work of a keeper that is stuck, if the calling thread has the lock."""
-        if self.stuck and self.client.lock.acquire(False):
-            try:
-                self._do_due_work()
-            finally:
-                self.client.lock.release()
-
     def turn(self) -> float:
         """Do what is due; return the seconds until more is due, or infinity if the thread is to end. On that thread."""
         client = self.client
@@ -115,12 +104,9 @@ class Keeper:
         try:
             self._abandon_deserted_calls()
             self._start_threads()
-            if not client.lock.acquire(True, STUCK_AFTER):
-                self.stuck = True
-                client.wake_owner()
-                return STUCK_AFTER
+            if not client.lock.acquire(True, LOCK_PATIENCE):
+                return LOCK_PATIENCE
             try:
-                self.stuck = False
                 pause = self._do_due_work()
                 if pause == math.inf:
                     # With the lock: whoever comes next finds that there is no keeper.

@@ -468,6 +468,5 @@ class Session(ClientState):
         self.keeper.to_start.clear()
         self.posted.clear()
         self.calls.clear()
-        self.calls_on_top.clear()
         for place in self.directory.states():
             place.forget()

@@ -151,8 +151,6 @@ class BaseMembership:
     def _sleep(self, pause: float | None) -> Steps[None]:
         yield pause
         self._session.run_posted()
-        if self._session.keeper.stuck:
-            self._session.keeper.stand_in()
 
     def forget_tickets(self, _tickets: object) -> None:
         """Give the membership up, because the call of `join` was abandoned. Never waits."""
