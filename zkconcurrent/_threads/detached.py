@@ -134,7 +134,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
         steps = self._acquire_steps(call, wait, limit)
-        return self._await(call, self._lock_core.told_steps(call, wait, self._identity(), steps, self._begin_story))
+        return self._await(call, self._lock_core.reported_steps(call, wait, self._identity(), steps, self._begin_story))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         core, me = self._lock_core, self._identity()

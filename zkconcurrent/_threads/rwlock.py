@@ -129,9 +129,9 @@ class ReadWriteLock(PickledByPath):
 class ReadCore(ReentrantCore):
     """The machinery of a read lock, which also knows the hold of the write lock."""
 
-    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         writing = self.path_state.own(WRITE.role, owner)
-        if (yield from super().untold_steps(call, wait, deadline, owner, depth)):
+        if (yield from super().unreported_steps(call, wait, deadline, owner, depth)):
             return True
         if writing is not None:
             self.check(writing)
@@ -148,9 +148,9 @@ class ReadCore(ReentrantCore):
 class WriteCore(ReentrantCore):
     """The machinery of a write lock, which also knows the holds of the read lock."""
 
-    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
-        return (yield from super().untold_steps(call, wait, deadline, owner, depth))
+        return (yield from super().unreported_steps(call, wait, deadline, owner, depth))
 
     def check_may_wait(self) -> None:
         self._refuse_upgrade("release the read lock before you wait on a condition")

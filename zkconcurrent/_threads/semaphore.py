@@ -81,7 +81,7 @@ class PermitCore(LockCore):
     # -- to acquire ----------------------------------------------------------------------------------------------
 
     def acquire_permits(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
-        """Take permits for `owner`, in this call; return whether they were taken. See `told_steps`."""
+        """Take permits for `owner`, in this call; return whether they were taken. See `reported_steps`."""
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -166,7 +166,7 @@ class PermitCore(LockCore):
 
     def _drop_all(self, holds: list[Hold]) -> None:
         for hold in holds:
-            self.drop_untold(hold)
+            self.drop_unreported(hold)
 
     def given_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
         """Wait until the leases are gone; then add the rest of the `n` as new permits."""
@@ -313,7 +313,7 @@ class Semaphore(LockBase):
             core.check(hold)
         call = core.call(cancellable=wait)
         steps = core.acquire_permits(call, permits, wait, deadline, owner)
-        return self._await(call, core.told_steps(call, wait, owner, steps))
+        return self._await(call, core.reported_steps(call, wait, owner, steps))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.

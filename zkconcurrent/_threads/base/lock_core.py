@@ -87,7 +87,7 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
-    def told_steps(
+    def reported_steps(
         self, call: Call, wait: bool, owner: int, steps: Steps[bool], granted: Callable[[Story], object] | None = None
     ) -> Steps[bool]:
         """Return the steps of an acquire; if there are listeners, the steps also report the acquire to them.
@@ -378,10 +378,10 @@ class LockCore(QueueCore):
         Raises:
             DeadlockError: the owner would wait forever for its own hold, through another client.
         """
-        steps = self.untold_steps(call, wait, deadline, owner, depth)
-        return self.told_steps(call, wait, owner, steps)
+        steps = self.unreported_steps(call, wait, deadline, owner, depth)
+        return self.reported_steps(call, wait, owner, steps)
 
-    def untold_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         """Acquire as `acquire_steps` does, without a report to the listeners."""
         if wait:
             self.note_wait(call, owner, deadline)
@@ -526,11 +526,11 @@ class LockCore(QueueCore):
     def drop(self, hold: Hold) -> None:
         """Forget a hold, and report its end to the listeners. If it is alive, send its delete first."""
         story = hold.ticket.story
-        self.drop_untold(hold)
+        self.drop_unreported(hold)
         if story is not None:
             story.emit()
 
-    def drop_untold(self, hold: Hold) -> None:
+    def drop_unreported(self, hold: Hold) -> None:
         """Drop a hold as `drop` does, without a report to the listeners."""
         with self.session.lock:
             if hold.alive and self.path_state.has(hold):
