@@ -356,14 +356,14 @@ def test_pings(in_thread: InThread) -> None:
             served.result(20)
 
 
-@pytest.mark.parametrize("asks", [False, True])
-def test_a_server_that_replies_to_nothing(asks: bool, in_thread: InThread) -> None:
+@pytest.mark.parametrize("size", [None, 1, 900_000], ids=["idle", "small requests", "large requests"])
+def test_a_server_that_replies_to_nothing(size: int | None, in_thread: InThread) -> None:
     """The connection is dropped before the session ends, also if requests are sent all the time."""
     with Peer(timeout=1.2) as peer:
         served, began = peer.serve(in_thread), time.monotonic()
         while not served.done():
-            if asks:
-                peer.wire.send(GetData("/node", None), Reply(lambda: None))
+            if size is not None:
+                peer.wire.send(SetData("/node", bytes(size), -1), Reply(lambda: None))
             time.sleep(0.05)
         with pytest.raises(ConnectionDropped, match="replied to nothing"):
             served.result(20)

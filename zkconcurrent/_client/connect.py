@@ -437,7 +437,7 @@ class LocalRoot:
         if self._opened_after != this_process.forks:
             check_interpreter()
             server = process.local()
-            client = self._client = _only(("local", ()), partial(_make_local, server.dial, process.TICK))
+            client = self._client = _only(("local", ()), partial(_make_local_client, server.dial, process.TICK))
             if not client.connected:
                 # On another thread, as kazoo can't continue a start that a signal has interrupted.
                 threading.Thread(target=client.open_at_use, name="zkconcurrent start", daemon=True).start()
@@ -449,7 +449,7 @@ class LocalRoot:
         return self._client
 
 
-def _make_local(dial: Callable[[], socket.socket], tick: float) -> Client:
+def _make_local_client(dial: Callable[[], socket.socket], tick: float) -> Client:
     client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(RETRY))
     client.dial, client._name = dial, _LOCAL
     # The service's own clock, which stands still while the machine sleeps.

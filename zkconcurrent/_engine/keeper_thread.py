@@ -46,7 +46,7 @@ class Keeper:
         Args:
             client: the session.
             do_due_work: does its due work, with its lock held; returns the seconds until more is due, or infinity if
-                the client is over: then the thread ends, and `begin` starts another one.
+                the client is over: then the thread ends, and `start_thread` starts another one.
         """
         self.to_start: deque[Callable[[], None]] = deque()
         self.over = False
@@ -64,7 +64,7 @@ class Keeper:
         """Whether its thread was started."""
         return not self._to_begin
 
-    def begin(self) -> None:
+    def start_thread(self) -> None:
         """Start its thread. A second call changes nothing while that runs."""
         with suppress(IndexError):
             keep = self._to_begin.pop()

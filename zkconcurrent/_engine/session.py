@@ -136,7 +136,7 @@ class Session(ClientState):
         """Begin to watch over the client. A second call changes nothing."""
         self.listener.start()
         end_with_process(id(self.link.client), self)
-        self.keeper.begin()
+        self.keeper.start_thread()
         return self
 
     @staticmethod
@@ -383,7 +383,7 @@ class Session(ClientState):
         with self.lock:
             state = self.directory.open(path, kind, make, part)
         # It may have ended since the caller got this session.
-        self.keeper.begin()
+        self.keeper.start_thread()
         return state
 
     def drop(self, tickets: list[Ticket]) -> None:

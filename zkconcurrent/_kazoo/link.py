@@ -289,13 +289,13 @@ class Link:
 
         All nodes before the first failure exist; for the nodes after it, nothing is known.
         """
-        self._check([self.full(path) for path in paths], reply)
+        self._transact_checks([self.full(path) for path in paths], reply)
 
     def check_root(self, reply: Reply) -> None:
         """Ask a majority for the root, which always exists."""
-        self._check(["/"], reply)
+        self._transact_checks(["/"], reply)
 
-    def _check(self, paths: Sequence[str], reply: Reply) -> None:
+    def _transact_checks(self, paths: Sequence[str], reply: Reply) -> None:
 
         def on_reply(whole: HandledReply) -> None:
             if whole.error is not None:

@@ -109,6 +109,8 @@ class Transport:
         self.large = LargeMessages(self.parts, self.opening)
         # The looks since a request was sent, and those since a byte has come although a reply was awaited.
         self._quiet = self._deaf = 0
+        # How many bytes the other end had not taken at the last look.
+        self._untaken = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
         self.on_renewed: Callable[[], object] = lambda: None
@@ -381,16 +383,16 @@ class Transport:
     def _look(self, turn: SendLock) -> None:
         """Ping if no request was sent for a while; drop the connection if the server replies to nothing.
 
-        Large requests and replies are given their time: parts of them may be on their way.
+        A large request has its time, as long as the other end takes parts of it.
         """
-        parts, passes = self.parts, self.large.untaken > LARGE
+        parts, before, self._untaken = self.parts, self._untaken, self.large.untaken
         self._quiet += 1
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
-        if parts.read_only or (self._quiet >= QUIET_LOOKS and not passes):
+        if parts.read_only or (self._quiet >= QUIET_LOOKS and self._untaken <= LARGE):
             with self._in_turn(turn):
                 self._write(turn, REQUEST_HEADER.pack(8, PING_XID, PingInstance.type))
             awaits = True
-        self._deaf = 0 if passes else self._deaf + awaits
+        self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
         if self._deaf > DEAF_LOOKS:
             raise kazoo_errors.ConnectionDropped("the server has replied to nothing for half of the session timeout")
         if parts.read_only and (found := next(parts.read_only)):

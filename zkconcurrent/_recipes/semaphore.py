@@ -158,7 +158,7 @@ def acquire(
                 else:
                     del snapshot
                     out, node, added = yield op.Watch(ticket, reads(at, ticket)[1:])  # not the queue
-                    free = size(at, node, added) - len(out)
+                    free = parse_size(at, node, added) - len(out)
                     del out, added
                     if free < permits:
                         yield op.Wait(ticket)
@@ -209,7 +209,7 @@ def read_snapshot(
             seen = (yield (*before, *reads(at, ticket), *at.path_check.reads()))[len(before) :]
         queue, leases, node, added, *listed = seen
         at.path_check.check_listing(listed)
-        there = size(at, node, added)
+        there = parse_size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)
         if node is None and ticket is None:
@@ -232,7 +232,7 @@ def shared(at: SemaphoreLayout) -> tuple[op.Container | op.Create, ...]:
     return op.Container(at.locks), op.Container(at.leases), op.Create(at.permits, str(at.value).encode())
 
 
-def size(at: SemaphoreLayout, node: op.Node | None, added: Sequence[str]) -> int:
+def parse_size(at: SemaphoreLayout, node: op.Node | None, added: Sequence[str]) -> int:
     """Return how many permits there are.
 
     Args:
@@ -386,7 +386,7 @@ def add(at: SemaphoreLayout, permits: int, unique: str) -> Recipe[int]:
     """
     while True:
         node, added = yield op.Get(at.permits), op.Children(at.permits)
-        there = size(at, node, added)
+        there = parse_size(at, node, added)
         if node is None:
             yield from lay_out(*shared(at), path_check=at.path_check)
             continue
@@ -405,7 +405,7 @@ def resize(at: SemaphoreLayout, permits: int) -> Recipe[int]:
     """
     while True:
         _, node, added = yield op.Sync(at.permits), op.Get(at.permits), op.Children(at.permits)
-        size(at, node, added)
+        parse_size(at, node, added)
         if node is None:
             yield from lay_out(*shared(at), path_check=at.path_check)
             continue

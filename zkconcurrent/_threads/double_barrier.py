@@ -160,7 +160,7 @@ class DoubleBarrier(Primitive):
         return self._await(call, self._entering(call, deadline, owner))
 
     def _entering(self, call: Call, deadline: float | None, owner: int) -> Steps[bool]:
-        if self._party(owner) is not None:
+        if self._ticket_inside(owner) is not None:
             raise RuntimeError(f"the caller is inside the double barrier {self._path!r} already: leave() it first")
         entering = self._path_state.entering
         if (interrupted := entering.get(owner)) is not None and interrupted in self._session.calls:
@@ -225,7 +225,7 @@ class DoubleBarrier(Primitive):
         """
         self._session.check_not_forked(self._path)
         deadline, owner = self._until(timeout), self._identity()
-        ticket = self._party(owner)
+        ticket = self._ticket_inside(owner)
         if ticket is None:
             raise RuntimeError(f"the caller is not inside the double barrier {self._path!r}: enter() it first")
         call = Call(self._session, self._path, self._path_state)
@@ -234,7 +234,7 @@ class DoubleBarrier(Primitive):
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
-    def _party(self, owner: int) -> Ticket | None:
+    def _ticket_inside(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""
         ticket = self._path_state.inside.get(owner)
         if ticket is not None and ticket.state is State.DISCARDED:

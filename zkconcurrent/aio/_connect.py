@@ -94,20 +94,20 @@ async def _start(client: Client, start: Callable[..., None]) -> None:
             if turn:
                 raise
         else:
-            if not _take(turn):
+            if not _claim_once(turn):
                 _stop(client)
 
     starting = _in_thread(run, "start")
     try:
         await asyncio.wait([starting])
     except BaseException:
-        if not _take(turn):
+        if not _claim_once(turn):
             _begin_stop(client)
         raise
     starting.result()
 
 
-def _take(turn: list[bool]) -> bool:
+def _claim_once(turn: list[bool]) -> bool:
     try:
         return turn.pop()
     except IndexError:

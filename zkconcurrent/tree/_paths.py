@@ -223,7 +223,7 @@ class Scan:
     def read(self, depth: int | None, before: Sequence[Contender] = ()) -> list[PathReport]:
         """Return the primitives at the path and below it; `before` is the contenders of the earlier report."""
         link = self.reads.link
-        found = self._list(depth)
+        found = self._list_down_to(depth)
         paths = [f"{listing.folder}/{name}" for listing in found for name in listing.names]
         for path, got in zip(paths, self.reads.ask(link.get, paths), strict=True):
             if isinstance(got, Exception):
@@ -252,7 +252,7 @@ class Scan:
             return "DetachedLock"
         return listing.kind
 
-    def _list(self, depth: int | None) -> list[_Listing]:
+    def _list_down_to(self, depth: int | None) -> list[_Listing]:
         ask, children = self.reads.ask, self.reads.link.children
         found: list[_Listing] = []
         if self._path.rpartition("/")[2] in _PARTS:

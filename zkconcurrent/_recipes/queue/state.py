@@ -151,7 +151,7 @@ class QueueView(ReceiptPool):
         """How many items this client has taken and not done."""
         return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
 
-    def unfinished_before(self, session: int | None) -> int:
+    def count_unfinished_before(self, session: int | None) -> int:
         """Return how many unfinished items were taken before this session began; other clients count them as done."""
         receipts = list(self.receipts)
         counts = [each.before if each.session == session else each.unfinished for each in receipts]

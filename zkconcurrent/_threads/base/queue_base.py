@@ -122,7 +122,7 @@ class QueueState(SettlingState[ItemCall]):
     def finish_before(self, item_call: ItemCall) -> bool:
         """If an item taken in an earlier session is not done, count it as done: for other clients, it already is."""
         with self.session.lock:
-            if self.view.unfinished_before(self.session.registry.session) <= 0:
+            if self.view.count_unfinished_before(self.session.registry.session) <= 0:
                 return False
             item_call.applied = True
             self.view.done_before += 1
