@@ -23,10 +23,10 @@ def test_the_sample() -> None:
 
 def test_it_runs_in_place_of_the_library() -> None:
     """A function is changed wherever it is known, and only while the block runs."""
-    read, code = latch.read, latch.read.__code__
-    with seeded(named("_recipes.latch:read drop-check")), pytest.raises(TypeError):
-        read("/latch", latch.op.Node(b"no count", 1, 0.0, 0))
-    assert read.__code__ is code
+    parse, code = latch.parse, latch.parse.__code__
+    with seeded(named("_recipes.latch:parse drop-check")), pytest.raises(TypeError):
+        parse("/latch", latch.op.Node(b"no count", 1, 0.0, 0))
+    assert parse.__code__ is code
     with pytest.raises(LookupError):
         named("_recipes.latch:read drop-nothing")
 

@@ -123,7 +123,7 @@ class _Guard:
         woken, _ = processes.wakeup_pipe()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # A stop from the terminal must not stop the guard, and a service manager may signal all processes at once.
-        # Numbers, as not every real-time signal is one of `Signals`.
+        # A set of ints: not every real-time signal is in `Signals`.
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, []))
         signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals() - {signal.SIGCHLD})
         line = self._line.fileno()

@@ -1,7 +1,7 @@
 """The life of a call: its driver runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
 
-A `Call` begins, runs one recipe after the other, sleeps, and ends or is abandoned. How an operation of a recipe is
-performed is told in `operations`, and until when a recipe may wait in `patience`.
+A `Call` begins, runs one recipe after the other, sleeps, and ends or is abandoned. `operation_runner` performs the
+operations of a recipe, and `patience` decides until when a recipe may wait.
 
 The driver's promises, which the contract tests check:
 
@@ -40,7 +40,7 @@ from .session import LeftTickets, Session
 T = TypeVar("T")
 # How often a wait by the wall clock reads it, as the clock may be set.
 CLOCK_POLL_INTERVAL = 1.0  # seconds
-# That of a call that has run no recipe yet.
+# The patience of a call that has run no recipe yet.
 _UNLIMITED = Patience()
 
 
@@ -65,17 +65,18 @@ class Call:
         finished: the call was abandoned, or has left its hand-off.
         path_state: the path's state, if this call takes or ends a hold there; otherwise None.
         settled: the call has sent or given up all its requests, so that no thread waits for this call.
-        max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for any
-            time.
+        max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for no
+            limit.
         patience: until when the present recipe, or the last one, may wait.
         refused: the container that the servers have refused to make.
-        story: what listeners are told about the acquire that it makes; None without listeners.
+        story: what is reported to listeners about the acquire that it makes; None without listeners.
         long_wait: the wait for a lock or permits that is logged if it lasts long.
-        check: of a wait whose owner holds something, when it is searched for a deadlock.
+        check: when the wait is searched for a deadlock, if its owner holds something.
         label: the label of the lock that it acquires.
-        for_block: what it acquires only its owner ends: a block acquires it, and not one in a generator.
-        of_library: no caller waits for it: it is the work of a thread of the library.
-        waiter: of any other wait, the thread or task that waits, and since when, by the clock of deadlines.
+        for_block: a `with` block outside of generators acquires, so only the owner will release.
+        of_library: the call is the work of a thread of the library, and no caller waits for it.
+        waiter: for a wait without a `long_wait`, the thread or task that waits, and since when, by the clock of
+            deadlines.
         owned_locks: the session's lock, if a signal handler or a finalizer makes this call on top of a frame that has
             the lock; see `Resumable`.
         waits_for: see `Resumable`.
@@ -149,7 +150,7 @@ class Call:
         if deadline is None:
             patience = Patience()
         else:
-            # As long as it takes to detect a dead link.
+            # While connected, replies get the time that it takes to detect a dead link.
             extra = session.reply_patience if session.link.connected else 0.0
             patience = Patience(deadline, (session.now() if since is None else since) + extra)
         self.patience = patience
@@ -185,7 +186,7 @@ class Call:
             if isinstance(error, DeadlinePassed):
                 return None
             if isinstance(error.__context__, Failure):
-                # A traceback says what is wrong, not which operation has shown it.
+                # The traceback shows what is wrong, without the failure of the operation that revealed it.
                 error.__suppress_context__ = True
             raise
 
@@ -194,7 +195,7 @@ class Call:
     ) -> Steps[T | None]:
         """Run a recipe that must come to its end, as `wait_loops.outlast`.
 
-        Where an error strikes between two sleeps, another recipe begins: see `run`.
+        If an error strikes between two sleeps, another recipe begins: see `run`.
         """
         for _ in range(TRIES):
             try:
@@ -212,7 +213,7 @@ class Call:
 
     def abandon(self) -> None:
         """Discard all tickets that the call has begun or been granted, without waiting."""
-        # First, as another interrupt may follow: a hand-off waits for no finished call.
+        # This comes first, as another interrupt may follow: a hand-off waits for no finished call.
         self.finished = True
         self.end()
         self.session.drop(self.tickets)
@@ -236,8 +237,8 @@ class Call:
         """Have the nodes that this client has abandoned at the path deleted before the recipe reads.
 
         Otherwise the recipe would count them as contenders. If the name of such a node is not known yet, this waits for
-        a `sync`: the replies to the node's create, and to the listing that looks for it, come before, and then the
-        delete is sent.
+        a `sync`. Before its reply come the replies to the node's create and to the listing that looks for the node, and
+        one of these has the delete sent.
         """
         session = self.session
         if not session.link.connected:
@@ -255,14 +256,14 @@ class Call:
         session.run_posted()
 
     def discard(self, tickets: Sequence[Ticket]) -> Steps[None]:
-        """Delete the tickets' nodes, which wakes the next waiters; not for long, as the keeper continues."""
+        """Delete the tickets' nodes, which wakes the next waiters; wait only briefly, as the keeper continues."""
         for ticket in tickets:
             held = ticket.state is State.HELD
             if self.session.discard(ticket):
                 yield from self.gone(ticket, held=held)
 
     def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
-        """Wait until the node of a discarded ticket, which `held`, is gone; not for long, as the keeper continues."""
+        """Wait until a discarded ticket's node, a hold's if `held`, is gone; only briefly, as the keeper continues."""
         session = self.session
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
@@ -279,7 +280,7 @@ class Call:
     # -- its sleep -----------------------------------------------------------------------------------------------
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
-        """Wait until requests can be sent, in the ticket's session if there is a ticket."""
+        """Wait until requests can be sent; if a ticket is given, in its session."""
         session = self.session
         while True:
             present = session.registry.session
@@ -293,7 +294,7 @@ class Call:
             yield from self.park(session.now() + POLL_INTERVAL)
 
     def await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
-        """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while any time is left."""
+        """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while that is above 0."""
         try:
             check_not_interrupted(self)
         except ClientError:
@@ -315,7 +316,7 @@ class Call:
             self.waiter = owner, self.session.now()
 
     def park(self, bound: float) -> Steps[bool]:
-        """Sleep until woken, or for a while; False if `bound` has come, and nothing has woken the call.
+        """Sleep until woken, or for a while; return False if `bound` has passed and nothing has woken the call.
 
         Raises:
             DeadlinePassed: the recipe's time is up.

@@ -26,7 +26,7 @@ UNANSWERED = 10.0  # seconds
 
 
 def log_all(unlogged: deque[Callable[[], None]]) -> None:
-    """Make the calls that log what is left to log; a log handler of the program may raise."""
+    """Make the calls that log what is left to log; suppress the errors of the program's log handlers."""
     while unlogged:
         with suppress(Exception):
             unlogged.popleft()()
@@ -41,13 +41,13 @@ class ClientState:
             deletes) change it, with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty,
             whether `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines. Tests and the simulation inject their own.
-        time: the clock of leases, which is also the link's; they set it by `clock`.
+        time: the clock of leases, which is also the link's; tests and the simulation set it by `clock`.
         identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
             lock, and kazoo's threads do not wait for it.
         forked: this is the unusable copy in a forked child.
         exiting: the interpreter is exiting, and no call acquires any more.
-        refusal: why no call may be made any more, of these two; None while calls may be made.
+        refusal: why no call may be made any more, if `forked` or `exiting`; None while calls may be made.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         longest_reply: how long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection.
         reply_patience: how long a call waits for a reply for which its caller's timeout leaves no time, in seconds.
@@ -126,9 +126,9 @@ class ClientState:
         """Have a warning logged on another thread: a log handler may do anything, and the caller may have the lock.
 
         Args:
-            text: a constant text, and
-            *args: what it has after its `%`.
-            logger: that of this kind of warnings.
+            text: a constant format string.
+            *args: the values that it formats.
+            logger: the logger for warnings of this kind.
             **extra: fields of the record, for handlers that write JSON.
         """
         self.unlogged.append(partial(logger.warning, text, *args, extra=extra))
@@ -190,8 +190,8 @@ class ClientState:
                 # A signal handler that interrupted this thread has done all of it.
                 return
             self._run(act)
-            # R2, R3: work that is interrupted before this is done again, also by a signal handler on top of it, or by
-            # another thread to which that lends the lock. `suppress` would cost more, on every reply.
+            # R2, R3: work interrupted before this line is done again, perhaps by a signal handler on top, or by a
+            # thread to which the handler lends the lock. `suppress` would cost more, on every reply.
             try:  # noqa: SIM105
                 posted.remove(act)
             except ValueError:

@@ -1,7 +1,7 @@
 """The listener: follows the state of one client's connection, and takes its watch events.
 
 kazoo's threads call it, so nothing here blocks: it ends the lease of a session that is over, and posts the rest of the
-work. A connection that is older than the library was never told to it: the keeper has the listener adopt that.
+work. kazoo has never reported a connection that is older than the library, so the keeper has the listener adopt it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Listener:
         ended: called, with the session's lock held, with the lease of a session that is over.
 
     Attributes:
-        own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether that is
-            the node's end.
+        own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether the event
+            is the node's deletion.
     """
 
     own_changed: Callable[..., None]
@@ -125,7 +125,7 @@ class Listener:
         client.wake_calls()
 
     def hint(self) -> None:
-        """Log, once, where a client that has never been connected finds no server."""
+        """Log, once, which servers a client that has never been connected has failed to reach."""
         client = self._client
         if self._tries_since == math.inf:
             return

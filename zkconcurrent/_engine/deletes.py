@@ -56,7 +56,7 @@ class Deletes:
         unknown = False
         for prefix, ticket in list(self._client.registry.deletes.items()):
             if ticket.state is State.DISCARDED and (ticket.path == path or ticket.path.startswith(f"{path}/")):
-                # The reply to the create told the name while a listing looked for it; the delete was not sent yet.
+                # The reply to the create gave the name while a listing looked for it; the delete was not sent yet.
                 learned = ticket.name is not None and not ticket.deletes
                 if prefix not in self.in_flight or learned:
                     self._delete_or_find(ticket)
@@ -64,7 +64,7 @@ class Deletes:
         return unknown
 
     def repeat(self, now: float) -> None:
-        """Send every delete that is due, and again each whose reply is overdue. For the keeper."""
+        """Send every delete that is due, and repeat each whose reply is overdue. For the keeper."""
         client = self._client
         self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in client.registry.deletes}
         for prefix, ticket in list(client.registry.deletes.items()):
@@ -87,7 +87,7 @@ class Deletes:
         client, in_flight = self._client, self.in_flight
         if ticket.state is State.HELD:
             # Interrupts have struck after this delete was noted, and before the hold was ended. The hold ends first:
-            # otherwise this process would believe in it while others get in.
+            # otherwise this process would believe that it holds while others get in.
             client.registry.discard(ticket)
         sent = client.time()
 
@@ -121,7 +121,7 @@ class Deletes:
                 self._try_again(ticket, error)
                 return
             if ticket.deletes:
-                # The reply to the create has told the name, and the delete was sent.
+                # The reply to the create has given the name, and the delete was sent.
                 return
             ticket.name = next((name for name in reply.value or () if name.startswith(ticket.prefix)), None)
             if ticket.name is None:

@@ -15,12 +15,12 @@ waiters, in place of kazoo's ping. So the first hold finds a request old enough 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
 for which the client waits exist; if one does not, the next heartbeat asks again. If the damaged server is elected, all
-servers may show the node again, but for one whose copy has diverged in turn. So on each connection the keeper lists the
+servers may show the node again, except one whose copy diverges from that. So on each connection the keeper lists the
 paths where this client has deleted nodes lately.
 
-A server tells a client of no change of a node that the client may not read at that moment, and the watch is gone all
-the same. So once a minute all look again that wait for anything but the end of a node: they get what they have missed,
-or the error.
+A change of a node uses up the watch of a client that may not read the node at that moment, but the server sends that
+client no event. So once a minute, all waiters for anything but the end of a node look again: they get what they have
+missed, or the error.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Heartbeat:
         client: the session.
         watcher: the one watcher of all its watches.
         asked: called with the ticket of a hold, once for each time that a client asks its holder to let go; returns
-            whether there is a holder to be told.
+            whether there is a holder to notify.
     """
 
     def __init__(self, client: ClientState, watcher: Watcher, asked: Callable[[Ticket], bool]) -> None:
@@ -68,17 +68,17 @@ class Heartbeat:
         self._unanswered: set[HandledReply] = set()
         # The number of the oldest request without a reply, as the keeper last saw it; None if there was none.
         self._next: int | None = None
-        # The keeper has seen no reply, and no part of a large one or of a large request, since then.
+        # Since when the keeper has seen no reply, and no part of a large reply or request.
         self._silent_since = 0.0
         # The connection was cut, and the next has not been opened yet.
         self._cut = False
-        # When the last request was sent, the last in the order of beats, and the last that a proof followed.
+        # When the last request was sent, when the last regular beat was, and the last beat that a proof followed.
         self._sent = self._last = self._checked = -math.inf
         # Until when a create may still arrive, by path.
         self._in_doubt: dict[str, float] = {}
         # When the keeper last asked the leader about the awaited nodes.
         self._asked_leader = -math.inf
-        # When all waiters were told to look last; they look on each connection, too.
+        # When all waiters were last made to look again; they also look on each new connection.
         self._looked_again = -math.inf
         # The awaited nodes that the leader lacked at an earlier question.
         self._unknown: set[str] = set()
@@ -94,7 +94,7 @@ class Heartbeat:
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._looked_again = self._client.clock()
         self._unknown.clear()
-        # The leader may be a new one, and this server's copy may have what that of the last one lacked.
+        # The leader may be a new one, and this server's copy may have nodes that the last server's lacked.
         self._unlisted.update(self._client.registry.recently_left)
 
     def hurry(self) -> None:
@@ -107,7 +107,7 @@ class Heartbeat:
         self._in_doubt[path] = self._client.clock() + LATE_CREATE_WATCH * self._client.timeout
 
     def overdue(self, now: float) -> bool:
-        """Return whether a reply is late, or was, and the connection was cut for that."""
+        """Return whether a reply is overdue, or the connection was cut because one was."""
         return self._cut or (bool(self._unanswered) and now - self._sent > self._client.timeout / 6)
 
     def beat(self, now: float) -> float:
@@ -128,10 +128,10 @@ class Heartbeat:
         if beat > now:
             return max(SHORTEST_PAUSE, min(client.registry.lease.beat, beat - now))
         if self._last + self._pause() <= now:
-            # A proof in between moves no beat: each is a q in its time.
+            # Proofs do not shift the beats: a later proof needs each beat as its older request (q).
             self._last = now
-        # The opening of a connection is a q of its own. And where a proof is wanted soon, each is the X of the next: on
-        # a slow link, one more round trip could be too long.
+        # The opening of a connection is itself a q. And while proofs are wanted soon, each proof is the X of the next:
+        # on a slow link, one more round trip could be too long.
         at_once = self._checked == -math.inf or self._proof_is_wanted()
         if proof <= now or not client.registry.known():
             self._checked = now
@@ -146,7 +146,7 @@ class Heartbeat:
         return client.registry.lease.beat
 
     def _pause(self) -> float:
-        """Return for how long at most nothing is sent."""
+        """Return the longest time for which nothing is sent."""
         if self._holds() or self._proof_is_wanted():
             return self._client.registry.lease.beat
         return min(self._client.timeout / 3, LONGEST_SPACING)
@@ -205,7 +205,7 @@ class Heartbeat:
             self._prove()
 
     def _look_around(self, now: float) -> None:
-        """Look for nodes that may be there, or may be gone, without a word."""
+        """Look for nodes that may have come or gone without an event."""
         client = self._client
         self._in_doubt = {path: until for path, until in list(self._in_doubt.items()) if now < until}
         for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
@@ -236,7 +236,7 @@ class Heartbeat:
             self.watch_hold(ticket)
 
     def watch_hold(self, ticket: Ticket) -> None:
-        """Watch the node of a hold; the read shows whether its holder is to let go."""
+        """Watch the node of a hold; the read shows whether a client asks its holder to let go."""
         link = self._client.link
         ticket.watched = link.connection
         # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
@@ -266,7 +266,7 @@ class Heartbeat:
             self.watch_hold(ticket)
 
     def note_deleted(self, ticket: Ticket) -> None:
-        """Note that a ticket's node is gone: if that is a hold, and not released, a proof shows what is missing."""
+        """Note that a ticket's node is gone: if the ticket is an unreleased hold, a proof shows what is missing."""
         if ticket.state is State.HELD:
             self.hurry()
 

@@ -45,7 +45,7 @@ class Hold:
         depth: how many of its acquires are not released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
-        lent: by which a generator finds it that has one of the levels; None: all are the owner's.
+        lent: leads a generator that has one of the levels to this hold; None if all levels are the owner's.
     """
 
     __slots__ = ("claimant", "depth", "lent", "location", "loss", "owner", "path", "role", "ticket")
@@ -72,7 +72,7 @@ class Hold:
         return self.location is not None
 
     def is_at(self, location: Location) -> bool:
-        """Return whether only its owner ends it, and its queue may be that at `location`, by other names of servers."""
+        """Return whether only its owner ends it, and it has the path of `location`, perhaps by other server names."""
         return self.location is not None and self.location[0] == location[0]
 
 
@@ -93,7 +93,7 @@ def owned_by(owner: int) -> Iterator[Hold]:
     Each acquire of the owner asks for the first few, so this looks only at what it yields: there may be thousands.
     """
     holds: dict[str, Hold] = holds_of(owner)
-    # `values()`, as a list of the items would be made of new tuples: the garbage collector might run, and drop a hold.
+    # Not `items()`, as a list of them makes new tuples: the garbage collector might run, and drop a hold.
     for each in list(holds.values()):
         if each.alive:
             yield each
@@ -126,7 +126,7 @@ class Revocable(Protocol):
 
 
 class Keeping(Protocol):
-    """An object that tells `inspect()` what it keeps. It may be called at any moment, on any thread."""
+    """An object that shows `inspect()` what it keeps. `_kept` may be called at any moment, on any thread."""
 
     def _kept(self) -> Iterable[Possession]:
         """Return what it keeps."""
@@ -173,9 +173,9 @@ class PathState:
     """The state of one path of one client, which all objects with that client and path share.
 
     Attributes:
-        holds: the live holds, and the lost holds that their threads have not settled: for each role a dictionary by
-            owner; where a generator has a level, by the owner's number times -1; where a thread may have several, by
-            the tickets' prefixes.
+        holds: the live holds, and the lost holds that their threads have not settled: for each role a dictionary. The
+            key is the owner's number, times -1 if a generator has a level; or, where a thread may have several holds,
+            the ticket's prefix.
         lends: whether a generator has ever had a level of a hold here.
         next_loss: the loss of the next hold, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
@@ -183,12 +183,12 @@ class PathState:
         kept: an object that lives as long as any state below the same root; only local namespaces have one.
         lock: the path of a condition's lock.
         path_check: this client's `PathCheck`, if the primitive needs one.
-        observers: the objects that get the losses, by role.
+        observers: the objects to which losses are reported, by role.
         revocable: the objects that are notified when a client asks the holder to let go, by role.
-        keeping: the objects that keep something here other than a hold of a lock.
+        keeping: the objects that have a `Possession` here, such as the claim of an item.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
-        holders: those of this client's last listing.
-        notes: how often calls that change that value, or wait for it, have noted it.
+        holders: the holders in this client's last listing.
+        notes: how often calls that change `last_seen`, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
         grants: how often a grant to this client has shown an upper bound of `elsewhere`.
         most: the last such bound.
@@ -243,7 +243,7 @@ class PathState:
         return [hold for hold in holds if hold.ticket.state is not State.DISCARDED]
 
     def ended_at_exit(self, role: str) -> list[Hold]:
-        """Return the holds that ended as the interpreter exits: what releases them later has nothing left to do.
+        """Return the holds that ended as the interpreter exits: a later release has nothing left to do.
 
         A generator's block may end, or an object be finalized, after the exit handlers, and on another thread.
         """
@@ -251,7 +251,7 @@ class PathState:
         return [hold for hold in list(holds) if hold.ticket.state is State.DISCARDED]
 
     def newest(self, role: str) -> Hold | None:
-        """Return this process's newest hold; one that lives before one that is lost."""
+        """Return this process's newest live hold; if none is alive, the newest lost one."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
     def new_hold(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1, *, owned: bool = False) -> Hold:
@@ -290,7 +290,7 @@ class PathState:
         return hold
 
     def new_holds(self, tickets: Sequence[Ticket], role: str, owner: int, size: int) -> None:
-        """Make the granted tickets, of `size` in all, holds of `owner` beside its others; they are lost together."""
+        """Make tickets, granted of `size` permits, holds of `owner` beside its others; they are lost together."""
         with self.session.lock:
             for before in self.all(role):
                 if before.owner == owner and before.ticket.state is State.LOST:
@@ -351,15 +351,16 @@ class PathState:
             holds_of(hold.owner)[hold.ticket.prefix] = hold
 
     def lend(self, hold: Hold, lent: Lent) -> None:
-        """Note that a generator has a level of the hold, so that threads other than the owner's may end that.
+        """Note that a generator has a level of the hold, so that threads other than the owner may end the level.
 
-        From now on each change of the depth takes the session's lock: under this key, the ways without a lock, by which
-        the owner acquires and releases again, do not find the hold.
+        From now on each change of the depth takes the session's lock: the owner's re-entrant acquires and releases,
+        which take no lock, do not find the hold under its new key.
         """
         with self.session.lock:
             holds_of(hold.owner).pop(hold.ticket.prefix, None)
             hold.lent, lent.hold, hold.location, self.lends = lent, hold, None, True
-            # It keeps this state alive. A generator in a cycle ends after what only the cycle keeps has been finalized.
+            # This keeps the state alive. A generator in a cycle ends after what only the cycle keeps has been
+            # finalized.
             hold.ticket.observer = lambda: self.tell_lost
             self._keep(hold)
             self.holds[hold.role].pop(hold.owner, None)
@@ -384,7 +385,7 @@ class PathState:
             self.session.hooks.ending(hold.ticket)
             if not handoff.keep_for_next(hold.ticket):
                 return False
-            # The ticket goes on, in another story and as another's hold.
+            # The ticket goes on, as another thread's hold and in another story.
             hold.ticket.story = None
             hold.ticket.limit = None
             self.drop(hold)
@@ -435,7 +436,7 @@ class PathState:
         return held
 
     def check_given_up(self, hold: Hold) -> None:
-        """Report a hold that, by the server's reply to its release, this client could not give up.
+        """Report a hold that this client could not give up, as the server's reply to its release shows.
 
         Raises:
             LockLostError: another client had deleted its node.
@@ -446,7 +447,7 @@ class PathState:
             try:
                 self._note_loss(hold)
             except BaseException:
-                # R3: after an interrupt this tells again, as no other thread would report this loss.
+                # R3: report again after an interrupt, as no other thread would report this loss.
                 self._note_loss(hold)
                 raise
             raise lost_error(hold, 0)
@@ -461,7 +462,7 @@ class PathState:
                 if self.handoff is not None:
                     self.handoff.wake_next()
                 self.session.keeper.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
-            # R3: the listeners are told even of a loss that the keeper has reported, as an interrupt may have struck
+            # R3: the listeners are notified even if the keeper has reported the loss, as an interrupt may have struck
             # between the two.
             listeners = hold.loss.listeners
         for listener in listeners:
@@ -477,8 +478,8 @@ class PathState:
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.
 
-        A generator that has a level goes on, and ends it. If the task was thrown away, its blocks end after this, one
-        for each level of its holds.
+        A generator that has a level of a hold goes on, and ends that hold. If the task was thrown away, its blocks end
+        after this, one for each level of its holds.
         """
         holds = [hold for hold in all_holds(self.holds) if hold.owner == owner and hold.lent is None]
         held = [hold.ticket for hold in holds if hold.alive]
@@ -499,7 +500,7 @@ class PathState:
             hold.depth = 0
 
     def leave_block(self) -> bool:
-        """Return whether the block that ends is that of a task that was thrown away."""
+        """Return whether the block that ends belongs to a task that was thrown away."""
         with suppress(IndexError):
             self._blocks.pop()
             return True
@@ -534,7 +535,7 @@ def lost_error(hold: Hold, owed: int | None = None) -> LockLostError:
 
     Args:
         hold: the hold.
-        owed: how many levels the thread still has to settle after this error; those of the hold, unless given.
+        owed: how many levels the thread still has to settle after this error; the hold's depth, unless given.
     """
     owed = hold.depth if owed is None else owed
     if not owed:

@@ -1,4 +1,4 @@
-"""The hooks by which the folder `_observe` looks on at one client. Here they do nothing."""
+"""The hooks through which the folder `_observe` observes one client. Here they do nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Hooks:
         return math.inf
 
     def report_due(self, pause: float, *, suspect: bool, changed: bool) -> float:  # noqa: ARG002
-        """Have reported what is due; return in how many seconds to look again, at most after a pause.
+        """Have the due reports made; return in how many seconds to look again, at most `pause`.
 
         Args:
             pause: in how many seconds the keeper looks again in any case.
             suspect: whether the client's holds are suspect.
-            changed: whether this is new.
+            changed: whether `suspect` has changed.
         """
         return pause

@@ -3,11 +3,11 @@
 In each turn the keeper starts threads, and does the work that is due in the session. It refers to the session only
 during a turn, so that a client which the program drops is freed. It ends with a client that is stopped and has no
 primitive left, and the next primitive begins another one. It logs on a thread of its own: a log handler that blocks,
-as one that writes to a full pipe without a reader, would stop the heartbeat.
+for example on a full pipe without a reader, would stop the heartbeat.
 
 A signal handler may interrupt a thread that has the session's lock. While the handler waits for a call of the library,
 it lends the lock to other threads, the keeper among them. So the keeper waits for the lock for a moment only, and tries
-again: if anything else keeps it, the keeper still starts threads.
+again: even if the lock stays taken, the keeper starts threads.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Keeper:
         over: the keeper is to end, as in a forked child.
         client: the session.
         thread: the number of its thread; 0 before it runs.
-        at_work: the same while it takes a turn, in which it runs no code of the program but finalizers: no heartbeat is
-            sent until these return. Otherwise None.
+        at_work: the same number during a turn, otherwise None. In a turn, finalizers are the only code of the program
+            that runs; no heartbeat is sent until they return.
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
@@ -86,7 +86,7 @@ class Keeper:
         self.client.wake_keeper()
 
     def spawn(self, run: Callable[[], object], name: str) -> None:
-        """Run a function on a thread of its own, as `Link.spawn` does; if none starts now, when the keeper can.
+        """Run a function on a thread of its own, as `Link.spawn` does; if none can start now, the keeper tries later.
 
         Raises:
             RuntimeError: none can be started now.
@@ -109,7 +109,7 @@ class Keeper:
             try:
                 pause = self._do_due_work()
                 if pause == math.inf:
-                    # With the lock: whoever comes next finds that there is no keeper.
+                    # With the lock held, so that the next caller finds that there is no keeper.
                     self._to_begin.append(_keep)
             finally:
                 client.lock.release()
@@ -157,7 +157,7 @@ class Helper:
 
     Args:
         keeper: the keeper.
-        name: the thread's.
+        name: the thread's name.
         work: does what is there to do, and returns when nothing is left.
 
     Attributes:
@@ -195,7 +195,7 @@ def _keep(keeper_ref: weakref.ref[Keeper], wake: AutoResetEvent) -> None:
         try:
             pause = keeper.turn()
         except Exception:
-            # Not even if that is an error of a log handler, which logs this one, too.
+            # The error may be a log handler's, which then may fail to log it, too.
             with suppress(Exception):
                 log.exception("the keeper continues after an error")
             pause = IDLE_BEAT

@@ -148,7 +148,7 @@ class LocalHandoff:
         return None
 
     def _turn_lasts(self) -> bool:
-        """Return whether other processes need not be let in yet."""
+        """Return whether this process may still pass the ticket on."""
         return self._session.now() < self._turn_began + LONGEST_TURN
 
     def keep_for_next(self, ticket: Ticket) -> bool:

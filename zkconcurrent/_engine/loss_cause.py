@@ -1,4 +1,4 @@
-"""Why a hold was lost: found out at the loss, told in words by the error and the log.
+"""Why a hold was lost: the cause is found at the loss, and the error and the log put it into words.
 
 A lease ends when this process cannot prove in time that its session lives. What kept it from that tells an operator
 where to look: at this process, at the network, or at the servers.
@@ -38,7 +38,7 @@ def of_end(link: Link, lease: Lease, now: float, *, paused: bool, overdue: bool)
         link: the client's link.
         lease: the session's lease.
         now: the time, by the lease's clock.
-        paused: the keeper takes its turn much later than it was to.
+        paused: the keeper takes its turn much later than planned.
         overdue: a reply is late.
     """
     if lease.over:
@@ -63,7 +63,7 @@ def complete(ticket: Ticket, now: float) -> None:
 
 
 def was_lost(ticket: Ticket) -> bool:
-    """Return whether a hold is lost, or was before its release: the reply to the delete says that its node was gone."""
+    """Return whether a hold is lost, or was before its release: the reply to its delete shows the node was gone."""
     return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
@@ -79,13 +79,13 @@ def cause_of(ticket: Ticket) -> LossCause | None:
 
 
 def why_lost(ticket: Ticket) -> str:
-    """Return what an error says of the loss of a ticket's hold."""
+    """Return the words of an error for the loss of a ticket's hold."""
     loss = record_of(ticket)
     return "its session expired, its lease ran out, or its node was deleted" if loss is None else words(loss)
 
 
 def words(loss: LossRecord) -> str:
-    """Return what an error, or the log, says of a loss."""
+    """Return the words of an error, or of the log, for a loss."""
     text = _TEXTS[loss.cause]
     if loss.detail:
         text = f"{text}, as {loss.detail}"

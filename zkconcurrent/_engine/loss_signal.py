@@ -1,4 +1,4 @@
-"""The loss of the holds of one acquire: it sets an event, calls `on_lost`, and tells joint holds of several locks."""
+"""The loss of the holds of one acquire: it sets an event, calls `on_lost`, and notifies joint holds of locks."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class LossListener(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it need not be told any more."""
+        """Whether it needs no more notifications."""
 
     def set(self) -> None:
-        """Have those woken who wait for the loss; called with the session's lock held."""
+        """Wake the threads that wait for the loss; called with the session's lock held."""
 
     def note_loss(self) -> None:
         """Note the loss; called without the lock, after `set`."""
@@ -82,12 +82,13 @@ class Loss:
 
 
 class JointLoss:
-    """The loss of a joint hold, of several paths and clients: the joint hold is lost when its first part is.
+    """The loss of a joint hold, of several paths and clients: the joint hold is lost as soon as one of its parts is.
 
     Attributes:
         event: set when the joint hold is lost.
-        parts: the losses of its holds, weakly: each loss lives as long as its hold, this object as long as one of them.
-        holder: the object that has the joint hold, weakly: otherwise that object would never be garbage.
+        parts: weak references to the losses of its holds. A loss lives as long as its hold, and this object as long as
+            any of the losses.
+        holder: a weak reference to the object that has the joint hold: otherwise that object would never be garbage.
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
         told: the joint hold is lost, and `note_loss` has decided whether to report the loss.
@@ -107,7 +108,7 @@ class JointLoss:
     def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
         """Return the holder's joint loss of these losses; make it if there is none.
 
-        Each loss comes with the session that tells it.
+        Each loss comes with the session that reports it.
         """
         parts = [loss for _, loss in losses]
         first = losses[0][0]
@@ -124,7 +125,7 @@ class JointLoss:
         return joint
 
     def is_of(self, parts: Sequence[Loss]) -> bool:
-        """Return whether it is the joint loss of these."""
+        """Return whether it is the joint loss of these parts."""
         return all(part() is each for part, each in zip(self.parts, parts, strict=True))
 
     @property
@@ -153,7 +154,7 @@ class JointLoss:
         self.told = True
 
     def _report(self, holder: LossObserver) -> None:
-        """Report the loss, once, even if two sessions have told it at once; on the keeper's thread."""
+        """Report the loss, once, even if two sessions have noted it at once; on the keeper's thread."""
         if not self.reported:
             self.reported = True
             holder._start_on_lost()

@@ -1,4 +1,4 @@
-"""Operations: how each is performed for the recipe that has yielded it. One table, `POLICIES`, has all.
+"""Operations: how each is performed for the recipe that has yielded it. The table `POLICIES` lists all.
 
 Most operations are a request, or several that are sent together: `_request` sends them, waits for the replies, and
 sends again what may be repeated. The others wait, or act on a ticket; each has its own steps here.
@@ -25,7 +25,7 @@ from .patience import POLL_INTERVAL
 from .request_sender import RunningCall
 from .session import Session
 
-# A new connection takes about as long. A call that would wait longer for a proof of its lease asks for one.
+# A new connection takes about this long. A call that would wait longer for a proof of its lease asks for one.
 RENEWS_FROM = 0.3  # seconds
 OLD_CLIENT = (
     "waiting for up to %.1f s until it is proved that the session lives, as the client was started long before the "
@@ -49,8 +49,8 @@ def _request(
 ) -> Steps[list[Any]]:
     """Send requests together and wait for all replies. After a lost connection, repeat the repeatable ones.
 
-    What a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated is
-    repeated too, as it may show an older state.
+    A request that a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated
+    is repeated too, as it may show an older state.
 
     Args:
         call: the call.
@@ -115,10 +115,10 @@ def _request(
 
 
 def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
-    """Ask the leader for the session of a ticket, whose `multi` it has refused as if the session were over.
+    """Ask the leader about a ticket's session, as it has refused a `multi` as if that session were over.
 
-    If the session lives, and the connection is still the same, it is a local one: only its own server knows it, and
-    that server may not upgrade it. A single create would get that error at once.
+    If the session lives, and the connection is still the same, the session is a local one: only its own server knows
+    it, and that server may not upgrade it. A single create would get the error of a local session at once.
 
     Raises:
         SessionExpired: the session is over.
@@ -229,7 +229,7 @@ def _wait_gone(call: RunningCall, step: op.WaitGone) -> Steps[list[object] | Non
     if call.story is not None:
         call.story.wait()
     session, ticket, ahead = call.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
-    # The replies to the reads that follow, if `_look_again` has sent these before this call goes on.
+    # The replies to the step's reads, if `_look_again` has sent the reads before this call goes on.
     early: list[Reply] = []
     # A closure would take more memory for each of a crowd of waiters.
     session.start_waiting(ticket, partial(_look_again, call, step, early), ahead)
@@ -258,21 +258,21 @@ def _wait_gone(call: RunningCall, step: op.WaitGone) -> Steps[list[object] | Non
     except BaseException:
         session.stop_waiting(ticket, call.wake)
         raise
-    # If it awaits nothing, `_look_again` has ended the wait.
+    # If the ticket awaits nothing, `_look_again` has ended the wait.
     if ticket.awaits:
         session.stop_waiting(ticket, call.wake)
     if ticket.handed_over:
         ticket.way = None
         return None
     if ticket.way is not None and ticket.way.is_clear:
-        # The grant looks at the way once more: an event may come before that.
+        # The grant checks the way once more, as an event may come before it.
         return op.CLEAR
     ticket.way = None
     return (yield from _request(call, step.reads, replies=early))
 
 
 def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
-    """Send the read that leaves a watch on the node ahead, and before it that of our own node if there is a way."""
+    """Send the read that leaves a watch on the node ahead; if there is a way, first read our own node likewise."""
     session, ticket, way = call.session, step.ticket, step.way
     link, on_event = session.link, session.listener.on_event
     ticket.way = way
@@ -281,7 +281,7 @@ def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
         link.get(ahead, reply, on_event)
         return reply
 
-    # The connection thread calls these at once, in the order of the events: see `way`.
+    # The connection thread calls these two as the replies come, in order with the events: see `way`.
     def own_read(reply: HandledReply) -> None:
         found = None if reply.error is not None else reply.value[1].ephemeralOwner
         ticket.watched = link.connection if found else False
@@ -291,7 +291,7 @@ def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
         gone = isinstance(reply.error, kazoo_errors.NoNodeError)
         way.read_ahead(link.connection, gone=gone if gone or reply.error is None else None)
 
-    # The next read takes this one along.
+    # This request goes out together with the next read.
     link.get(ticket.node, HandledReply(own_read, None), on_event)
     reply = HandledReply(ahead_read, call.wake)
     link.get(ahead, reply, on_event)
@@ -301,7 +301,8 @@ def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
 def _look_again(call: RunningCall, step: op.WaitGone, early: list[Reply]) -> None:
     """End a wait after a change: send the reads that follow it, or wake the call; with the session's lock held.
 
-    On the thread that notes the change: kazoo's, that of the holder ahead, or any that does the session's posted work.
+    This runs on the thread that notes the change: kazoo's, the thread of the holder ahead, or any thread that does the
+    session's posted work.
     """
     session, ticket, way = call.session, step.ticket, step.ticket.way
     our_turn = way is not None and way.is_clear and ticket.lease.believed(session.clock())
@@ -363,7 +364,7 @@ def _wait(call: RunningCall, step: op.Wait) -> Steps[None]:
 
 
 class Policy(NamedTuple):
-    """How an operation is performed; of a request also how it is sent, and how its outcome is handled.
+    """How an operation is performed; for a request, also how it is sent and how its outcome is handled.
 
     Attributes:
         steps: makes the steps that perform it. Unless given, they send the request and wait for its reply.
@@ -372,8 +373,8 @@ class Policy(NamedTuple):
         repeats: the request is sent again after a lost connection; otherwise the recipe gets `ConnectionLost`.
         answers: the failures that are results, with their values; all others are raised.
         result: a function that makes the result from the operation and the reply's value.
-        failed: a function that returns what a failure means, where that depends on more than its error; called with
-            the call, the operation, kazoo's error and the failure that it is otherwise.
+        failed: a function that returns what a failure means, if that depends on more than its error; called with the
+            call, the operation, kazoo's error, and the failure that the error alone means.
         reads: the request changes nothing.
         deletes: the request deletes the node of its ticket, if it has one.
     """

@@ -13,7 +13,7 @@ PathStateT = TypeVar("PathStateT", bound=Any)
 
 
 class Kept:
-    """What all states below one path keep, and what else needs their nodes."""
+    """An object that all states below one path keep, and whatever else needs their nodes."""
 
 
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
@@ -68,14 +68,14 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         return state
 
     def keep(self, root: str, then: Callable[[str], object]) -> Kept:
-        """Return an object that the states of all paths below a root keep; once it is gone, `then` gets the root."""
+        """Return an object that the states of all paths below a root keep; once it is gone, `then` is called."""
         kept = self._kept[root[1:]] = Kept()
         weakref.finalize(kept, self._let_go, self._kept, root, then).atexit = False
         return kept
 
     @staticmethod
     def _let_go(kept: weakref.WeakValueDictionary[str, Kept], root: str, then: Callable[[str], object]) -> None:
-        # R4: a signal handler may have had it kept twice.
+        # R4: a signal handler may have called `keep` for the same root again.
         if root[1:] not in kept:
             then(root)
 
@@ -91,7 +91,8 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         return [state for ref in self.valuerefs() if (state := ref()) is not None]
 
     def _paths(self) -> list[str]:
-        # R4: `valuerefs` copies the references in one step; `keys` and `values` are loops, which a handler may strike.
+        # R4: `valuerefs` copies the references in one step; `keys` and `values` are loops, which a handler may
+        # interrupt.
         return [ref.key for ref in self.valuerefs()]
 
     def tell_asked(self, ticket: Ticket) -> bool:

@@ -1,4 +1,4 @@
-"""Patience: until when a recipe may wait, as plain arithmetic; the caller tells the time.
+"""Patience: until when a recipe may wait, as plain arithmetic; the caller passes the time.
 
 A recipe has up to three ends:
 
@@ -17,7 +17,7 @@ from .._protocol.operations import DeadlinePassed, OutOfReach
 # How often a wait looks again for a change that no event reports.
 POLL_INTERVAL = 0.5  # seconds
 CLEAN_UP_PATIENCE = 0.1  # seconds
-# The call of a recipe that has an outage to bear sleeps a little longer than that, so that it is over when it looks.
+# A call with a limit on outages sleeps this much longer than the limit, so that the limit has passed when it wakes.
 OUTAGE_MARGIN = 0.05  # seconds
 
 
@@ -43,12 +43,12 @@ class Patience:
         self._down_since: float | None = None
 
     def await_replies(self, until: float) -> None:
-        """Let the next requests have their replies even after the deadline, as those before the first wait."""
+        """Let the next requests get their replies even after the deadline, as those before the first wait do."""
         self._before_wait = True
         self._replies_by = until
 
     def await_proof(self, until: float) -> None:
-        """Let the requests before the first wait have their replies until then, if that is later."""
+        """Extend the time for the replies to the requests before the first wait to `until`, if that is later."""
         self._replies_by = max(self._replies_by, until)
 
     def begin_wait(self, now: float) -> None:
@@ -78,10 +78,10 @@ class Patience:
         Args:
             now: the time.
             connected: whether a server is connected.
-            outage: for how long none may be, in seconds.
+            outage: the longest time without a connected server, in seconds.
 
         Raises:
-            OutOfReach: none has been for longer.
+            OutOfReach: no server has been connected for longer.
         """
         if connected:
             self._down_since = None

@@ -1,7 +1,7 @@
 """Requests: how each is sent, and what its reply, or its failure, means to the recipe.
 
 A reply that concerns the recipe alone is a `Reply`. The reply to a create also concerns its ticket, whether or not the
-recipe still waits for it: so it is a `HandledReply`, which outlives the call, and keeps the session alive and not the
+recipe still waits for it: so it is a `HandledReply`, which outlives the call, and keeps the session alive, but not the
 call.
 """
 
@@ -31,7 +31,7 @@ class RunningCall(Protocol):
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
         refused: the container that the servers have refused to make.
-        story: what listeners are told about the acquire that the call makes; None without listeners.
+        story: what is reported to listeners about the acquire that the call makes; None without listeners.
     """
 
     session: Session
@@ -70,7 +70,7 @@ def send_children(call: RunningCall, step: op.Children, wake: WakeUp | None, wat
     """List a node's children."""
     reply = Reply(wake)
     if step.ticket is not None:
-        # Before it is sent: if a later connection answers, the present one will differ from this.
+        # Noted before the request is sent: if a later connection answers, it will differ from this one.
         step.ticket.listed_on = call.session.link.connection
     call.session.link.children(step.path, reply, watcher)
     return reply
@@ -84,7 +84,7 @@ def send_exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher
 
 
 def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
-    """Return the function that sends any other request whose reply concerns the recipe alone.
+    """Return a function that sends a request, other than these, whose reply concerns the recipe alone.
 
     Args:
         send: sends the request; called with the link, the operation and the reply.
@@ -118,7 +118,7 @@ def send_multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object
     if step.awaits_reply_past_deadline and patience.deadline is not None:
         patience.await_replies(patience.deadline + (session.reply_patience if session.link.connected else 0.0))
     operations: Sequence[Any] = step.operations
-    # Of each create, its place, its ticket, and whether an earlier create of the ticket was sent.
+    # For each create: its index, its ticket, and whether an earlier create of the ticket was sent.
     made = [(n, part.ticket, part.ticket.sent) for n, part in enumerate(operations) if type(part) is op.CreateEphemeral]
     ended = [part.ticket for part in operations if type(part) is op.Delete and part.ticket is not None]
 
@@ -155,7 +155,7 @@ def node(_step: object, replied: tuple[bytes | None, Any]) -> op.Node:
 
 
 def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | None, int]:
-    """Return a node, or None if there is none, and the zxid as of which this is so."""
+    """Return a node, or None if there is none, and the zxid of that state."""
     found, zxid = replied
     return None if found is None else node_of(found), zxid
 

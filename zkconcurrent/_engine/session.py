@@ -93,11 +93,11 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: the heartbeat.
         keeper: the keeper.
-        hooks: the hooks by which something looks on.
+        hooks: the hooks through which `_observe` observes this client.
         lost_holds: ends holds without a release, and reports their losses.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
-        wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
+        wall_clock: returns the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Session(ClientState):
         self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
         self.hooks = Hooks()
-        # When the keeper is to take its next turn; later, if this process was paused.
+        # When the keeper plans its next turn, which comes later if this process is paused.
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
@@ -247,7 +247,7 @@ class Session(ClientState):
         """End what `start_waiting` began; `on_change` is called from now on."""
         with self.lock:
             ticket.on_change = on_change
-            # Last, as it empties `ticket.awaits`: the waiting thread sees by that, without the lock, that all is done.
+            # Last, as it empties `ticket.awaits`: the waiting thread, which takes no lock, then knows that all is done.
             self.registry.stop_waiting(ticket)
 
     def grant(self, ticket: Ticket) -> bool:
@@ -269,7 +269,7 @@ class Session(ClientState):
         Args:
             ticket: the ticket of the node.
             node: the node's path and stat; None if it was not made, or if that is unknown.
-            error: why not.
+            error: why it was not made, or why that is unknown.
             before: whether an earlier create of the same node was sent.
         """
         failed = None if error is None else failure(error, ticket.path)
@@ -382,7 +382,7 @@ class Session(ClientState):
         self.sweep()
         with self.lock:
             state = self.directory.open(path, kind, make, part)
-        # It may have ended since the caller got this session.
+        # The keeper may have ended since the caller got this session.
         self.keeper.start_thread()
         return state
 
@@ -447,11 +447,11 @@ class Session(ClientState):
         self._wait_while(lambda: self.spares.leaving and link.connected, self.now() + STOP_PATIENCE)
 
     def _wait_while(self, left: Callable[[], object], until: float) -> None:
-        # This polls: the wake of a delete may belong to a thread that is releasing at this moment.
+        # This polls, as a delete may wake another thread instead, which is releasing.
         while left() and self.now() < until:
             self.run_posted()
             self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
-        # At the exit the keeper may start no thread for that any more.
+        # At exit, the keeper may not be able to start a thread that logs: log here.
         log_all(self.unlogged)
 
     def _delete_receipts(self) -> None:

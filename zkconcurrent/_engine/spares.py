@@ -55,7 +55,7 @@ class Spares:
         self._send(now)
 
     def delete_all(self, now: float) -> None:
-        """Delete all of them: the client is about to end."""
+        """Delete all spare receipts: the client is about to end."""
         for spare in list(self.left):
             self._give_up(spare)
         self._send(now)
@@ -67,7 +67,7 @@ class Spares:
             self.leaving[spare] = -math.inf
 
     def _send(self, now: float) -> None:
-        """Send the deletes, and again each whose reply is overdue or was lost."""
+        """Send the deletes, and repeat each whose reply is overdue or was lost."""
         for spare, sent in list(self.leaving.items()):
             if now - sent >= self._client.longest_reply and self._client.link.connected:
                 self.leaving[spare] = now

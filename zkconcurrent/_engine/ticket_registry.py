@@ -66,7 +66,7 @@ class Registry:
         self.note_change(None)
 
     def end_session(self, loss: LossRecord = EXPIRED) -> None:
-        """End the session: the server removes its nodes, but for lasting ones, and its holds are lost."""
+        """End the session: the server removes its nodes, except lasting ones, and its holds are lost."""
         self.session = None
         for prefix, ticket in list(self.deletes.items()):
             if not ticket.lasting:
@@ -193,7 +193,7 @@ class Registry:
 
     def stop_waiting(self, ticket: Ticket) -> None:
         """End what `start_waiting` began."""
-        # Of several watches only one has fired, and the others are left on the server.
+        # If there were several watches, only one has fired, and the others are left on the server.
         spent = ticket.spent and len(ticket.awaits) == 1
         for node in ticket.awaits:
             tickets = self._awaiting.get(node, set())
@@ -214,14 +214,14 @@ class Registry:
                 ticket.note_change()
 
     def look_again(self) -> None:
-        """Wake the waiters for more than the end of a node beside their own; their watches may still be there."""
+        """Wake all waiters except those that only wait for a sibling's deletion; their watches may still be set."""
         for waiters in list(self._awaiting.values()):
             for ticket in list(waiters):
                 if not (ticket.name and all(node.startswith(f"{ticket.path}/") for node in ticket.awaits)):
                     ticket.note_change()
 
     def note_event(self, node: str, connection: object, *, deleted: bool) -> Ticket | None:
-        """Tell the ways that concern a node of its event; return the ticket whose own node it is.
+        """Pass a node's event to the ways that concern the node; return the ticket whose own node it is.
 
         On kazoo's connection thread, without the lock: see `way`.
         """
@@ -247,7 +247,7 @@ class Registry:
         return None if ticket is None or ticket.node != node else ticket
 
     def note_change_in(self, tree: str, node: str) -> None:
-        """Note a change of a node in a watched tree; that of the tree's own node is that its watch was replaced."""
+        """Note a change of a node in a watched tree; one of the tree's own node means that its watch was replaced."""
         if (changes := self.trees.get(tree)) is not None:
             changes.append(node)
             self.note_change(tree)

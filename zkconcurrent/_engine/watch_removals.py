@@ -1,11 +1,11 @@
 """Background removals: a wait that ends without its event leaves a watch, which the server and kazoo would keep.
 
 A watch that no wait has needed for `LINGER` seconds is removed. So a loop that waits at one path again and again sends
-no request more. The keeper sends the removals of many watches together.
+no extra request. The keeper sends the removals of many watches together.
 
 The registry notes the paths, and knows who waits: a wait registers, with the session's lock held, before it sends the
 request that sets its watch. So a removal that is sent with the lock held, while no call waits, comes before that
-request on the connection, and takes no watch of a later wait along. Whether the program has a watcher of its own at the
+request on the connection, and removes no watch of a later wait. Whether the program has a watcher of its own at the
 path is decided as the removal goes out: see `_kazoo/watches.py`.
 
 A lost connection ends all watches, so nothing is left to be removed.
@@ -21,7 +21,7 @@ from .._kazoo.watches import RemovalWithdrawn, Watcher
 from .client_state import ClientState
 
 LINGER = 0.25  # seconds, at least
-# A watch that could not be removed, as another one needs it or a server is busy, is looked at again so late.
+# A watch that could not be removed, as it is still needed or a server is busy, is looked at again after this time.
 AGAIN = 2.0  # seconds
 # If more paths than these are left, none lingers.
 MOST_LINGERING = 1_000
@@ -43,7 +43,7 @@ class Watches:
         self._idle: dict[str, bool] = {}
         # The paths whose watches are to be removed, also as in `Registry.left`.
         self._due: dict[str, bool] = {}
-        # Those to be looked at again later, as in `Registry.left`.
+        # The paths to look at again later, as in `Registry.left`.
         self._later: dict[str, bool] = {}
         self._looked_at = self._later_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()

@@ -28,19 +28,19 @@ from .._runtime.clock import monotonic
 from .._runtime.this_process import choices
 from .private_parts import PrivateParts
 
-# An attempt to connect gets one share of the session timeout, out of at least this many. So a hold outlives one attempt
-# that gets no reply.
+# An attempt to connect gets one of at least this many equal shares of the session timeout. So a hold survives one
+# attempt that gets no reply.
 SHARES = 4
 # In seconds: how long to wait for a resolver if the last addresses are known.
 RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
-# In each error of TLS.
+# Each error of TLS contains this.
 OF_TLS = "(_ssl.c:"
 WHY_NO_TLS = (
     "the servers may demand a certificate of the client (certfile), as they do by default, which is valid today and "
     "comes from an issuer that they trust; or they speak TLS at another port alone (secureClientPort)"
 )
-# What only the server's log tells for sure.
+# Only the server's log shows for sure which of these it was.
 WHY_HUNG_UP = (
     "a server closes a connection at once while it starts or has no quorum, or if it has too many of them "
     "(maxClientCnxns), TLS alone, or less data than this client has seen, as after a loss or a restore: then restart "
@@ -53,12 +53,12 @@ _Address: TypeAlias = tuple[str, str, int]
 
 
 class Addresses:
-    """The addresses of one client's servers. Only kazoo's connection thread calls it, but to describe failures.
+    """The addresses of one client's servers. Only kazoo's connection thread calls it, except to describe failures.
 
     Attributes:
-        walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
+        walked: kazoo goes through these addresses, and no longer through a list of its own that it began before.
         trying: the address that is tried now, or was last.
-        hung_up: since the last connection began, a server has closed one before that began.
+        hung_up: since the last connection began, a server has closed a new one before that was open.
         opened_at: when the last connection began.
         resolved_at: when the names were resolved last.
     """
@@ -82,7 +82,7 @@ class Addresses:
     # -- how long each is tried ------------------------------------------------------------------------------------
 
     def share(self, timeout: float) -> float:
-        """Return how long to wait for one server: an equal share, as long as the session to be resumed may live.
+        """Return how long to wait for one server: an equal share while the session to be resumed may still live.
 
         Later, slow servers get more time: a share for each name, and twice as much each time that none was reached.
         """
@@ -114,7 +114,7 @@ class Addresses:
     def note_failed(self, error: Exception) -> None:
         """Note why the present attempt has failed."""
         self._failures[self.trying] = getattr(error, "strerror", None) or str(error) or "no reply"
-        # A server may close a connection so early that the system reports it where TCP has connected.
+        # A server may close a connection so early that the attempt to connect itself reports it.
         self.hung_up |= isinstance(error, BrokenPipeError | ConnectionResetError)
 
     @property
@@ -143,7 +143,7 @@ class Addresses:
         return [(host.strip(), port) for host, port in self._client.hosts]
 
     def resolve(self) -> None:
-        """Resolve the names anew; if last addresses are known, wait for that a moment only, else until one is.
+        """Resolve the names anew; wait only a moment if addresses are known from before, otherwise until some are.
 
         Each is resolved on a thread of its own, as a resolver may take a minute: no name waits for another one, and a
         client that is stopped waits for none.
@@ -190,7 +190,7 @@ class Addresses:
         try:
             found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
         except Exception as error:
-            # A text that can be no name raises a UnicodeError, and a test that forbids the network any error.
+            # A text that can't be a name raises UnicodeError; a test that bans networking, any error.
             self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
             self._failures[host] = getattr(error, "strerror", None) or str(error)
         else:
@@ -198,7 +198,7 @@ class Addresses:
             self._found[host] = [(family, str(place[0]), int(place[1])) for family, _, _, _, place in found]
 
     def in_order(self, keys: dict[object, float]) -> list[_Address]:
-        """Return all known addresses: one of each name, and of another family for each next name, and so on.
+        """Return all known addresses: one of each name, with the families alternating; then the next of each.
 
         Args:
             keys: random numbers by which names and addresses are sorted, if the client wants that; filled here.

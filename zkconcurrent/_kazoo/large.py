@@ -23,7 +23,7 @@ except ImportError:  # pragma: no cover
 log = logging.getLogger("zkconcurrent")
 
 LARGE = 1 << 16  # bytes
-# It warns at this number of losses, and each time when it has doubled.
+# It warns at this number of losses, and each time that the number has doubled.
 LOSSES = 4
 
 
@@ -31,7 +31,7 @@ class LargeMessages:
     """The large requests and replies of one client.
 
     Attributes:
-        length: that of the large reply of which a part has come; 0 if there is none.
+        length: the length of the large reply of which a part has come; 0 if there is none.
         parts: how many parts of large requests and replies have passed.
     """
 
@@ -39,9 +39,9 @@ class LargeMessages:
         self._parts = parts
         self._opening = opening
         self.length = self.parts = 0
-        # When that one began to pass.
+        # When that reply began to pass.
         self._since = 0.0
-        # How many bytes the other end of the connection had not taken, and the parts, at the last look.
+        # At the last look: how many bytes the other end of the connection had not taken, and the value of `parts`.
         self._untaken = self._seen = 0
         # How many connections in a row were lost with one under way.
         self._losses = 0
@@ -66,7 +66,7 @@ class LargeMessages:
         return int.from_bytes(left, sys.byteorder)
 
     def warn_of_loss(self) -> None:
-        """Warn of a large message that has cost the connection, as it may again; call this when it is lost."""
+        """Warn of a large message that has cost the connection, as it may again; call this at the connection's loss."""
         length, self.length = self.length, 0
         pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]
         if not pending:

@@ -58,7 +58,7 @@ class Leases:
         return reply
 
     def as_sync(self, reply: Reply) -> Reply:
-        """Return the reply, whose success helps later writes: the request, which is sent now, goes by the leader."""
+        """Return the reply, whose success helps later writes: the request, sent now, goes through the leader."""
         reply.on_success = self._note_sync
         reply.sent = self._opening.clock()
         return reply

@@ -76,8 +76,8 @@ class Link:
     Paths here are as the user writes them; only this class adds and removes the client's chroot.
 
     Attributes:
-        leases: those of the client's sessions.
-        seen_chroot: the chroot that was seen to exist; at first that of a client without one.
+        leases: the leases of the client's sessions.
+        seen_chroot: the chroot that was seen to exist; empty at first, as for a client without a chroot.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -187,12 +187,12 @@ class Link:
 
     def session(self) -> int | None:
         """Return the present session's id while connected."""
-        # Not kazoo's `client_id`, which is there a moment after the state that `connected` goes by.
+        # Not kazoo's `client_id`, which is set a moment after the state that `connected` reads.
         return (self._parts.session_id or None) if self.connected else None
 
     @property
     def connection(self) -> object:
-        """The present connection, or the last one: an object of its own for each; None if it is older than this."""
+        """An object that identifies the present connection, or the last one; None if that is older than this."""
         return self.transport.opening.handshake
 
     def begin_connection(self) -> Lease | None:
@@ -219,7 +219,7 @@ class Link:
 
         Args:
             run: the function.
-            name: the thread's, as stack dumps and debuggers show it: its work, and at which path.
+            name: the thread's name, as stack dumps and debuggers show it: its work, and the path.
             daemon: whether the interpreter does not wait for it at exit.
         """
         threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
@@ -227,7 +227,7 @@ class Link:
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on a thread where a wait for a reply would never end.
 
-        These are kazoo's, and that of a service in the memory of this process.
+        These are kazoo's threads, and that of a service in the memory of this process.
         """
         threads = [self._parts.routine, *self._parts.workers]
         known, idents = self._own_threads
@@ -257,7 +257,7 @@ class Link:
         self.transport.send(create, self.leases.as_write(reply))
 
     def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
-        """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
+        """Do all operations or none; the reply has each one's reply, as if sent alone, or the cause of the failure.
 
         The cause has the number of the operation that failed, in `part`.
         """
@@ -316,10 +316,10 @@ class Link:
         self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
     def _leave_if_over(self, result: object) -> None:
-        """Cut the connection if the leader has refused a request because the session is over; the next server says so.
+        """Cut the connection if the leader has refused a request as the session is over; the next server reports that.
 
-        A server may keep the connection of such a session and serve its reads: if the session was closed through
-        another connection to this server, just as the client came back.
+        A server may keep the connection of such a session and serve its reads, if the session was closed through
+        another connection to this server just as the client came back.
         """
         if isinstance(result, kazoo_errors.SessionExpiredError):
             self.transport.drop()
@@ -410,7 +410,7 @@ class Link:
             path: the path.
             kind: one of the `watches`, or of the `kinds_of_trees`.
             reply: takes the reply: `RemovalWithdrawn` if the removal is to be tried again later.
-            watcher: whose watch it is; None if it is that of a tree.
+            watcher: whose watch it is; None for the watch of a tree.
         """
         request = RemoveWatches(self.full(path), kind, watcher)
 

@@ -1,4 +1,4 @@
-"""A connection older than the library: since when it surely is there.
+"""A connection older than the library: since when it surely exists.
 
 The connect request was sent after kazoo's connection thread had started.
 """

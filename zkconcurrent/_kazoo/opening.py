@@ -20,14 +20,14 @@ from .private_parts import PrivateParts, Replaced
 from .sockets import FairHandler, is_open, receive
 
 CONNECTED_STATES = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
-# The replies of one handshake. Those of all mechanisms take fewer than ten.
+# The most replies in one handshake. Each mechanism takes fewer than ten.
 MOST_SASL_REPLIES = 100
 # In bytes: a reply of a handshake is far shorter. Something other than a ZooKeeper may send any number as the length.
 _LONGEST_REPLY = 1 << 20
 # The length of each reply, which kazoo reads first, has this many bytes.
 LENGTH_SIZE = 4
 _NO_ZOOKEEPER = "no reply of a ZooKeeper"
-# In seconds: within this a client that is stopped gives a handshake up.
+# In seconds: a client that is stopped gives up a handshake within this time.
 _TURN = 0.1
 
 
@@ -43,8 +43,9 @@ class Opening:
 
     Attributes:
         clock: the clock of leases, and of the handshakes that begin them.
-        handshake: the last handshake; None if it was over before this was made.
-        old_timeout: the session timeout, in seconds, of a connection that is older than this; None while unknown.
+        handshake: the last handshake; None if it was over before this object was made.
+        old_timeout: the session timeout, in seconds, of a connection that is older than this object; None while
+            unknown.
         on_old_timeout: called on kazoo's thread once `old_timeout` is known.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
@@ -104,7 +105,7 @@ class Opening:
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: object) -> object:
         """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
 
-        kazoo began a list of its own if the client was started before this was there.
+        If the client was started before this object was made, kazoo has begun a list of its own.
         """
         if not self.addresses.walked:
             return self._parts.walk(retry)
@@ -118,7 +119,7 @@ class Opening:
             return None
 
     def _connect(self, host: str, hostip: str, port: int) -> object:
-        """Connect to a server; any error is a failed attempt. One that is unknown to kazoo would end its thread."""
+        """Connect to a server; any error is a failed attempt. An error unknown to kazoo would end its thread."""
         try:
             return self._kazoo.connect(host, hostip, port)
         except (kazoo_errors.KazooException, self._parts.connection.handler.timeout_exception):
@@ -129,9 +130,9 @@ class Opening:
     def _invoke(self, timeout: float, request: object, xid: int | None = None) -> object:
         """Send a request of the handshake and return its reply; note when the connection was requested.
 
-        kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
-        never reply to a connection, and the session may end meanwhile. To begin a session may take longer. And kazoo
-        waits for that of each of many servers so shortly that a slow link may never be in time.
+        If there is only one server, kazoo waits for its reply for a whole session timeout. But a server that is just
+        starting may never reply to a connection, and the session may end meanwhile. Beginning a session may take
+        longer. And if there are many servers, kazoo waits for each so briefly that a slow link may never be in time.
         """
         sent, session = self.clock(), self._parts.requested_timeout
         if type(request) is Connect:
@@ -164,7 +165,7 @@ class Opening:
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
         """Authenticate a connection, and tell a lost connection from a refusal.
 
-        kazoo takes both for a refusal, since servers before 3.6 refuse by closing the connection, and stops for good.
+        kazoo takes both for a refusal, and stops for good, since servers before 3.6 refuse by closing the connection.
         But credentials that were accepted before stay accepted when a server is restarted.
         """
         self.sasl_replies = 0
@@ -199,7 +200,7 @@ class Opening:
     def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
 
-        kazoo counts the time anew with each byte, and does not notice a stop meanwhile. So a host that sends a byte now
+        kazoo restarts the timeout with each byte, and does not notice a stop meanwhile. So a host that sends a byte now
         and then would keep the client from all other servers, and its `stop()` from returning.
 
         Raises:

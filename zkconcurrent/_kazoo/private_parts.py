@@ -1,6 +1,6 @@
 """The private parts of kazoo that the library uses: where each is, whether all are as known, and how to replace one.
 
-No other module names one that it does not replace.
+Other modules go through `PrivateParts`, except to replace or call a method, or to detect a simulated connection.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class PrivateParts:
         pending: the requests that were sent and have no reply yet, each with its reply and its number.
         queue: the requests that wait to be sent, each with its reply.
         read_sock: the end of the pipe that the connection's thread reads to be woken.
-        read_only: on a connection to a server that only reads, what looks for another one at each step; else None.
-        rw_server: the server that it has found, for the next connection.
-        session_id: the session's, also while disconnected; None or 0 if there is none.
+        read_only: on a connection to a read-only server, the generator whose steps look for another server; else None.
+        rw_server: the server that `read_only` has found, for the next connection.
+        session_id: the id of the session, also while disconnected; None or 0 if there is none.
         stopped: set once the program stops the client.
-        child_watchers: by path.
-        data_watchers: by path.
+        child_watchers: the watchers of children, by path.
+        data_watchers: the watchers of data, by path.
         connect: connects to a server, in the client's session.
         walk: goes through the servers once, to connect.
         workers: the threads that run callbacks.
@@ -99,7 +99,7 @@ class PrivateParts:
     def __init__(self, client: KazooClient) -> None:
         self.client = client
 
-    # Each of these reads without a frame of Python: a caller looks here several times for each request.
+    # Each of these reads without a Python frame: a caller looks here several times for each request.
     connection: Any = _part("client._connection")
     routine: Any = _part("client._connection._connection_routine")
     socket: Any = _part("client._connection._socket")

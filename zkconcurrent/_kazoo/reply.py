@@ -22,8 +22,8 @@ class Reply:
         on_success: a function that records what a success proves, before any thread learns of the success.
         sent: when the request was handed over to be sent.
         session: the only session in which the request may be sent; None if any will do.
-        wake: called once the reply is done. None if another request of the same step follows at once: this one goes
-            out with it, and its reply comes before the other's.
+        wake: called once the reply is done. None if another request of the same step follows at once: this request goes
+            out with that one, and gets its reply first.
     """
 
     __slots__ = ("done", "error", "on_success", "sent", "session", "value", "wake")
@@ -56,13 +56,13 @@ class Reply:
 
 
 class HandledReply(Reply):
-    """The reply to one request, with a function to call. The reply is done when that has returned, or failed for good.
+    """The reply to one request, with a function to call. It is done once the function has returned, or failed for good.
 
     It is not done before, as a waiting thread may look at any time, woken by something else.
 
     Args:
         then: the function; it never raises into kazoo's thread.
-        wake: as of any reply.
+        wake: as for any reply.
         post: has the function called with the session's lock held. If it is not given, the function is called at once.
     """
 

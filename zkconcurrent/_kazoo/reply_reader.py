@@ -1,8 +1,8 @@
 """The reply reader: matches each reply with its request, and takes events, from the bytes that come on a connection.
 
-Replies come in the order of the requests, but for those to requests to authenticate. The reply to a request of the
-library is completed here; a reply to the program's own, or an event for its watchers, goes to kazoo's own methods. All
-of it runs on kazoo's connection thread.
+Replies come in the order of the requests, except for requests to authenticate. The reply to a request of the library is
+completed here; a reply to the program's own, or an event for its watchers, goes to kazoo's own methods. All of it runs
+on kazoo's connection thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReplyReader:
     Attributes:
         closed: the server has confirmed the end of the session.
         pending_auths: the requests to authenticate, whose replies come out of order.
-        on_raw_event: called with the path of each watch event, and whether that is the node's end.
+        on_raw_event: called with the path of each watch event, and whether the event is the node's deletion.
         on_data_watch: called with the path of each node whose data this client has begun to watch.
     """
 
@@ -74,8 +74,8 @@ class ReplyReader:
         """Take what has come: replies and events, the last of which may be here in part.
 
         Raises:
-            ConnectionDropped: the bytes are not those of a reply, as a middlebox may have put in its own; or a reply
-                came for another request than the oldest.
+            ConnectionDropped: the bytes are not a reply's, as a middlebox may have put in its own; or the reply is not
+                for the oldest request.
         """
         self._large.parts += self._large.length > 0
         ahead, at = self._received, 0
@@ -154,7 +154,7 @@ class ReplyReader:
         reply.set(value)
 
     def _take_event(self, message: bytes) -> None:
-        """Take an event. kazoo passes it to the watchers of its very path, and so to none of a recursive watch.
+        """Take an event. kazoo passes it only to the watchers of its exact path, not to those of a recursive watch.
 
         The library's watcher is called at once; kazoo calls the program's on another thread, as they may be slow.
         """

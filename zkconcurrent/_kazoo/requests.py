@@ -32,17 +32,17 @@ class TooLarge(Exception):
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
-    """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
+    """The request to create a container: Create2 with another opcode; kazoo has no call for it."""
 
     type = 19
 
 
 class MultiWithContainers(Transaction):  # type: ignore[misc]
-    """A multi with creates of containers, whose results kazoo can't read: of each, its path and its stat."""
+    """A multi with creates of containers, whose results, a path and a stat each, kazoo can't read."""
 
     @classmethod
     def deserialize(cls, buffer: bytes, offset: int) -> list[object]:
-        """Read the results as kazoo does; of a container, the path alone."""
+        """Read the results as kazoo does; for a container, only the path."""
         results: list[object] = []
         while True:
             header, after = MultiHeader.deserialize(buffer, offset)
@@ -87,7 +87,7 @@ class CreatedStat(NamedTuple):
 def refuse_of_other_sessions(parts: PrivateParts) -> None:
     """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
 
-    A thread looks which session is open before it makes a request. The thread may be suspended in between until the
+    A thread checks which session is open before it makes a request. The thread may be suspended in between until the
     session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
     would then meet the next owner's node, and a create would make a node that no client knows.
     """
@@ -97,7 +97,7 @@ def refuse_of_other_sessions(parts: PrivateParts) -> None:
 
 
 def request_close(client: KazooClient) -> threading.Event:
-    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
+    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return its event."""
     parts = PrivateParts(client)
     stopped: threading.Event = parts.connection.connection_stopped
     if not parts.stopped.is_set():

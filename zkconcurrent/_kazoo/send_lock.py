@@ -26,7 +26,8 @@ class SendLock:
         owner: the thread whose turn it is, unless it is the connection thread.
         sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
             was sent.
-        unsent: the requests of a step of which another follows at once, or what had no room in the socket's buffer.
+        unsent: requests that the next request of their step will take along, or what had no room in the socket's
+            buffer.
     """
 
     __slots__ = ("direct", "lock", "owner", "sending", "session", "socket", "unsent")
@@ -49,7 +50,7 @@ class SendLock:
         Raises:
             ConnectionDropped: it is unknown what the last caller sent.
         """
-        # In many short waits: after a stop of the process, its callers go on before this gives up on them.
+        # In many short waits: if the process was stopped, its callers go on before this gives up on them.
         if not (self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))):
             return False
         if self.sending:

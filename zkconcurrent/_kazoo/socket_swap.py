@@ -12,7 +12,7 @@ changed since the last reply. In that request a watch for changes of a node diff
 notes both alike: so the thread asks first, on the old connection, which of these nodes exist.
 
 If another connection can't be made, the old one stays, unless the server has ended it. It also stays while the program
-always waits for some reply, and where the watches would not go into one request of moderate size.
+always waits for some reply, and if the watches would not fit into one request of moderate size.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Renewal:
         self._opening = opening
         self._drop = drop
         self._failed = False
-        # Of the nodes whose data the client watches, whether they exist.
+        # For each node whose data the client watches, whether it exists.
         self._exist: dict[str, bool] = {}
 
     @property
@@ -76,7 +76,7 @@ class Renewal:
         self._failed = self._failed or reply.error is not None
 
     def ask(self) -> int:
-        """Queue the questions that are open, whether nodes exist; return how many. On kazoo's thread."""
+        """Ask about the nodes of which it is unknown whether they exist; return their number. On kazoo's thread."""
         open_ones = [path for path, users in self._parts.data_watchers.items() if users and path not in self._exist]
         self._parts.queue.extend((Exists(path, None), HandledReply(partial(self._note, path))) for path in open_ones)
         return len(open_ones)
@@ -106,7 +106,7 @@ class Renewal:
             return False
         old.close()
         if request:
-            # Before any request that may leave a watch there.
+            # It goes before any request that may leave a watch there.
             parts.queue.appendleft((request, HandledReply(self._watched)))
         return True
 

@@ -1,4 +1,4 @@
-"""The sockets below kazoo's connection: wait for sockets, wake a thread, connect to a server; no caller is blocked."""
+"""Sockets below kazoo's connection: wait on them, wake a thread, connect to servers; no caller is blocked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Files: TypeAlias = "Sequence[HasFileno]"
 Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
 """The files that are ready: those to read from, those to write to, and others."""
 
-# Bound at import: a plugin that forbids sockets to a test replaces the class while connections of this one serve on.
+# Bound at import: a plugin that bans sockets in a test replaces the class, while older connections keep this one.
 Socket = socket.socket
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 # In seconds: `poll` takes no timeout of years, which a test that sets the clock back would bring about.
@@ -63,7 +63,7 @@ class FairHandler:
         except Exception as error:
             _close_left(error)
             if isinstance(error, TypeError) and isinstance(error.__context__, Exception):
-                # kazoo looks for the number of an error, and so hides one that has none.
+                # kazoo reads the number of an error, which fails for an error without one, and so hides it.
                 error = error.__context__
             self._addresses.note_failed(error)
             raise error
@@ -86,7 +86,7 @@ class WakeupSocket:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        # gevent's own would block.
+        # gevent's own socket would block.
         self._raw = getattr(sock, "_sock", sock)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class WakeupSocket:
         self._sock.close()
 
     def send(self, byte: bytes) -> None:
-        """Send a byte, if it has room."""
+        """Send a byte, if there is room."""
         with contextlib.suppress(BlockingIOError):
             self._raw.send(byte, DONT_WAIT)
 
@@ -124,7 +124,7 @@ def raise_interrupt(error: OSError) -> None:
 
 
 def receive(sock: socket.socket, most: int) -> bytes | None:
-    """Return what has come on a socket, `most` bytes of it; None if nothing has come yet.
+    """Return what has come on a socket, up to `most` bytes; None if nothing has come yet.
 
     Raises:
         ConnectionDropped: the connection broke.
@@ -170,8 +170,8 @@ class ConnectionPoll:
             to_write: wait for room in the socket, too.
 
         Raises:
-            OSError: something else in the process has closed a descriptor. That of kazoo's `select` would end its
-                thread.
+            OSError: something else in the process has closed a descriptor. The error of kazoo's own `select` would end
+                kazoo's thread.
         """
         timeout = min(max(timeout, 0.0), _LONGEST_WAIT)
         # What TLS has decrypted does not show at the socket.

@@ -73,7 +73,7 @@ XIDS = 2**31 - 1
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
-# In each session timeout, the connection thread looks this often whether a ping is due.
+# How often in each session timeout the connection thread checks whether a ping is due.
 LOOKS = 6
 # After QUIET_LOOKS without a request it pings. After DEAF_LOOKS in which a reply was awaited and no byte came, it drops
 # the connection.
@@ -104,10 +104,10 @@ class Transport:
         # kazoo's own methods, which those of this class replace.
         self._kazoo = Replaced()
         self.opening = Opening(self.parts)
-        # That of the connection that is being served; None if there is none.
+        # The right to send on the connection that is being served; None if there is none.
         self._turn: SendLock | None = None
         self.large = LargeMessages(self.parts, self.opening)
-        # The looks since a request was sent, and those since a byte has come although a reply was awaited.
+        # The number of looks since a request was sent; and since a byte came, of those in which a reply was awaited.
         self._quiet = self._deaf = 0
         # How many bytes the other end had not taken at the last look.
         self._untaken = 0
@@ -173,7 +173,7 @@ class Transport:
     # -- on the caller's thread ----------------------------------------------------------------------------------
 
     def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
-        """Send a request on the calling thread; return False, with nothing done, if kazoo's must send it."""
+        """Send a request on the calling thread; return False, with nothing done, if kazoo's thread must."""
         parts, turn, me = self.parts, self._turn, threading.get_ident()
         if turn is None or not turn.direct or parts.queue or turn.owner == me:
             return False
@@ -194,7 +194,8 @@ class Transport:
             # R1: the reply may come before `send` returns.
             pending.append(entry)
             turn.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
-            # The connection may have been lost meanwhile, with this entry too late to be failed with the others.
+            # The connection may have been lost meanwhile, and this entry may have come too late to fail with the
+            # others.
             if not (lost := self._turn is not turn) and not more:
                 self._quiet = 0
                 # `suppress` would cost more, on every request.
@@ -211,7 +212,7 @@ class Transport:
             turn.owner = None
             turn.lock.release()
         if lost:
-            # If the entry is not there, it was failed with the others.
+            # If the entry is not there, it has failed with the others.
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
@@ -311,7 +312,7 @@ class Transport:
     def _lost(self) -> None:
         """Note that the connection is lost, before kazoo fails all requests."""
         self._turn = None
-        # No error may leave this thread, which it would end.
+        # No error may escape: it would end this thread.
         with contextlib.suppress(Exception):
             self.large.warn_of_loss()
         self.opening.addresses.note_lost()
@@ -338,7 +339,7 @@ class Transport:
                 continue
             with self._in_turn(turn, closes=closes):
                 if withdraw_removals(parts):
-                    # The new head is looked at anew: it may be the last request of all.
+                    # Look at the new head of the queue: it may be the last request of all.
                     continue
                 xid = AUTH_XID if request.type == Auth.type else next(self._xids) % XIDS + 1
                 parts.queue.popleft()
@@ -368,7 +369,7 @@ class Transport:
 
         Args:
             turn: the right to send.
-            closes: the block sends the last request of all, which may go out beside that of a caller.
+            closes: the block sends the last request of all, which may go out beside a caller's.
         """
         if turn.acquire():
             try:
@@ -383,7 +384,7 @@ class Transport:
     def _look(self, turn: SendLock) -> None:
         """Ping if no request was sent for a while; drop the connection if the server replies to nothing.
 
-        A large request has its time, as long as the other end takes parts of it.
+        A large request may take its time while the other end takes parts of it.
         """
         parts, before, self._untaken = self.parts, self._untaken, self.large.untaken
         self._quiet += 1

@@ -47,7 +47,7 @@ def is_of_library(watcher: Watcher) -> bool:
 
 
 class _WatchRequest:
-    """A request that names a path and a kind of watch, and whose reply says no more than that it was done."""
+    """A request that names a path and a kind of watch, and whose reply only shows that it was done."""
 
     def __init__(self, path: str, kind: int) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class RemoveWatches(_WatchRequest):
     Attributes:
         path: the path.
         kind: which watch. Servers before 3.9 keep that of a tree as one of `DATA` and one of `CHILDREN`.
-        ours: the watcher that has no use for it any more; None for a tree, of which kazoo notes no watcher.
+        ours: the watcher that no longer needs it; None for a tree, as kazoo notes no watcher of a tree.
     """
 
     type = 18
@@ -93,8 +93,8 @@ class SetWatches:
     For each node that has changed since, the server sends an event in place of the watch.
 
     Args:
-        zxid: that of the last reply on that connection.
-        *paths: of three kinds, the paths: watches of the data of nodes; of the creation of nodes; and of children.
+        zxid: the zxid of the last reply on that connection.
+        *paths: the paths of three kinds of watches: on the data of nodes; on their creation; and on their children.
     """
 
     type = 101

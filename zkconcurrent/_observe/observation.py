@@ -17,7 +17,7 @@ class Observation(Hooks):
         long_waits: the waits that are logged.
         deadlocks: the searches for deadlocks.
         teller: reports acquires and holds to listeners.
-        hold_limits: the limits of holds.
+        hold_limits: how long holds may last.
     """
 
     def __init__(self, session: Session) -> None:

@@ -172,7 +172,7 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[PREFIX_LENGTH:-10] in roles and name[-10:].isdecimal():
-            # Nearly all names end here, without a regular expression, as each wake-up checks every name of a crowd.
+            # The fast path of nearly all names, with no regular expression: a wake-up checks all names of a crowd.
             continue
         if (role := role_of(name)) is not None and role not in roles:
             layouts = {role, rule.role} == {MUTEX.role, LATCH.role}

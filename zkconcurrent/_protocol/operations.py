@@ -369,7 +369,7 @@ class MarkDeleted(NamedTuple):
 
 
 class MarkMissing(NamedTuple):
-    """Record that a hold's node does not exist: if it is still held, the hold is lost."""
+    """Record that a hold's node is missing: if still held, the hold is lost."""
 
     ticket: Ticket
 

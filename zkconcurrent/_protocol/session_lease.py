@@ -101,7 +101,7 @@ def spacing_of(timeout: float, tick: float | None, margin: float, survive: float
 
 
 def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
-    """Return the longest outage that holds can be made to survive, in seconds; arguments as `spacing_of`."""
+    """Return the longest outage a hold can be made to survive, in seconds; arguments as `spacing_of`."""
     # One hundredth for the slack of `Lease.due`, and another one for three round trips.
     slack = 2 * timeout / THIN
     return (1 - margin) * timeout - gap_of(timeout, tick) - slack - timeout / BEATS

@@ -193,7 +193,7 @@ class BarrierView:
         return Tree(self.path, "Barrier", partial(BarrierContent.parse, self.path), {self.path: _GENERATION.fullmatch})
 
     def note_read(self, node: op.Node | None) -> BarrierContent | None:
-        """Record what was read of the state's node; return the state. Errors as `parse`."""
+        """Record the state that was read from its node, and return it; None without a node. Errors as `parse`."""
         if node is None:
             return None
         state = self.parse(node)

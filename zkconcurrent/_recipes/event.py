@@ -98,8 +98,8 @@ def set_flag(path: str, wanted: bool) -> Recipe[Flag]:
         _, node = yield op.Sync(path), op.Get(path)
         flag = Flag() if node is None else Flag.of(path, node)
         since = Since.began(since, node, flag)
-        # If the epoch has moved, the flag was as wanted at some moment of this call: our change counts as made at that
-        # moment.
+        # If the epoch has moved, the flag had the wanted value at some moment of this call: our change counts as made
+        # then.
         if flag.is_set == wanted or flag.epoch > since.epoch:
             return flag
         if node is None:

@@ -61,8 +61,8 @@ def missing_beside(
 def next_flight(nodes: Sequence[op.Node | None]) -> int:
     """Return how many nodes the next flight may read: about 1 MB, judged by the last flight.
 
-    A heartbeat's reply comes behind the flight, and the lease may not wait long for it: over a slow link, the client
-    would lose all its holds. The number grows step by step, as small nodes may stand before large ones.
+    A heartbeat's reply queues behind the flight: if that took too long, as over a slow link, the lease would end, and
+    with it all holds. The number grows step by step, as small nodes may stand before large ones.
     """
     size = sum(len(node.data) for node in nodes if node is not None)
     return max(1, min(MOST_TOGETHER, 4 * len(nodes), len(nodes) * FLIGHT // max(1, size)))

@@ -115,8 +115,8 @@ def acquire(
         queued: the content of our node in the queue; by default `data`.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
-        near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
-            deadline does not count yet.
+        near_deadline: whether the deadline is near. If so, it does not end our wait while the free permits are enough
+            for the contenders ahead and for us.
         too_few: called after the first read if fewer permits exist than we take, with how many exist. If it raises, the
             attempt ends.
 

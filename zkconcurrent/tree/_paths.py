@@ -207,7 +207,7 @@ class Scan:
         return tuple(path for path, error in self._errors.items() if isinstance(error, kazoo_errors.NoAuthError))
 
     def report(self, primitives: Sequence[PathReport]) -> TreeReport:
-        """Return what was read, with these primitives."""
+        """Return a report of what was read, with these primitives."""
         whys = {path: _why_unusable(path, names) for path, names in sorted(self.listings.items())}
         of_kazoo = {path: sum(map(is_of_kazoo, names)) for path, names in self.listings.items()}
         return TreeReport(

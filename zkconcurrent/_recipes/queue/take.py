@@ -190,7 +190,7 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
             if failed.part == 0:
                 yield from view.lay_out()
             elif failed.part == len(parts):
-                # Our receipt is gone, and perhaps the queue.
+                # Our receipt is gone, and perhaps the whole queue with it.
                 return None
             elif type(failed) is op.BadVersion:
                 # Since it was read, the item was claimed and given back, or another item of its name was buried.

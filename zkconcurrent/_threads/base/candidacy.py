@@ -177,7 +177,7 @@ class Candidacy:
             core = self._cores.pop()
         except IndexError:
             return  # another thread runs it
-        # The thread notes this before it looks at `withdrawn`: a withdrawal waits only for a candidacy that has begun.
+        # Set this before reading `withdrawn`: `LeaderLock.withdraw` waits only for a candidacy that has begun.
         self.thread = core.session.identity()
         try:
             while not self.withdrawn:

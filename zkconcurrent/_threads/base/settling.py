@@ -167,8 +167,8 @@ def _drop_receipts(
 def _leave_to_others(idle: deque[Receipt], spares: deque[tuple[str, int]]) -> None:
     with suppress(IndexError):
         while True:
-            # R4: the receipt leaves the pool before its node is left to others: other garbage, finalized later, may
-            # still settle a call with a receipt of the pool.
+            # R4: take the receipt from the pool before leaving its node to others: garbage finalized later may still
+            # settle a call with a receipt of the pool.
             receipt = idle.popleft()
             if receipt.path:
                 spares.append((receipt.path, receipt.version))
