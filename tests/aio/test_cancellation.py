@@ -24,7 +24,7 @@ from tests.conftest import FAST, Connect
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
-from zkconcurrent._engine import keeper
+from zkconcurrent._engine import keeper_thread
 from zkconcurrent._engine.session import Session
 
 MOST = 40  # sleeps; no call has as many
@@ -174,7 +174,7 @@ def test_at_each_sleep(
 
     A cancelled call makes no more nodes, and sends hardly more requests, than one that is not.
     """
-    monkeypatch.setattr(keeper, "IDLE_BEAT", 0.0)  # it finds at each turn which loops are closed
+    monkeypatch.setattr(keeper_thread, "IDLE_BEAT", 0.0)  # it finds at each turn which loops are closed
     zk = connect(hosts=proxy.hosts)
 
     async def main() -> int:
@@ -306,7 +306,7 @@ def test_as_it_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A call that waits for others ends as soon as it is struck, holds nothing, and leaves nothing."""
-    monkeypatch.setattr(keeper, "IDLE_BEAT", 0.0)
+    monkeypatch.setattr(keeper_thread, "IDLE_BEAT", 0.0)
     zk = connect(hosts=proxy.hosts, timeout=60, **FAST)  # none ends with the session
 
     async def main() -> None:

@@ -77,7 +77,7 @@ def test_cycles(zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     cycles(CYCLES)
     eventually(lambda: not more(look(), before) and sys.getallocatedblocks() - blocks < SOME, str(before))
     session = lock._session
-    eventually(lambda: not any((session.registry.tickets, session.registry.deletes, session.deletes.in_flight)))
+    eventually(lambda: not any((session.registry.tickets, session.registry.deletes, session.deletes.last_tried)))
 
 
 def claim(_of: Any, client: KazooClient, path: str) -> Callable[[], object]:

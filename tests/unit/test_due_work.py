@@ -171,7 +171,7 @@ def test_a_call_first_deletes_what_is_left_at_its_path() -> None:
     for _ in range(2):
         assert not deletes.send_all("/path")
         assert bench.sent == [("delete", each.node) for each in tickets[:2]]
-    deletes.begin_anew()
+    deletes.forget_sends()
     deletes.send_all("/path")
     assert bench.sent == [("delete", each.node) for each in tickets[:2]] * 2
 
@@ -581,7 +581,7 @@ def test_when_a_stopped_client_needs_no_keeper(was_connected: bool, left: str) -
 def test_a_session_that_ends_as_it_is_adopted() -> None:
     """The next one, which has begun already, does not begin again with its lease."""
     begun: list[Lease] = []
-    part = SimpleNamespace(reset=lambda: None, begin_anew=lambda: None, begin_session=begun.append)
+    part = SimpleNamespace(reset=list, forget_sends=list, forget_all=list, begin_session=begun.append)
     client: Any = SimpleNamespace(
         link=SimpleNamespace(session=lambda: 2), registry=part, heartbeat=part, deletes=part, watches=part
     )

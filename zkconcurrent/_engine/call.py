@@ -126,7 +126,7 @@ class Call:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
         self.wake, self.deserted = wake, deserted
         self.session.calls.add(self)
-        # No thread waits while it has the lock: this call is made on top of a frame that was interrupted.
+        # No step begins to wait with the lock: this call is made on top of a frame that was interrupted.
         self.owned_locks = (self.session.lock,) if self.session.has_lock() else ()
 
     def end(self) -> None:

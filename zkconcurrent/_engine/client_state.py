@@ -1,7 +1,17 @@
 """The state that all parts of one client's engine share: link, clock, lock, and the work posted by kazoo's threads.
 
-kazoo's threads post their work and never wait for the lock; the thread that has the lock does the posted work. The
-reason: a signal handler may interrupt a thread that has the lock, and then wait for kazoo's thread.
+Threads. The program's threads and tasks run recipes, change the state with the session's lock, and send requests. The
+keeper does what is due. kazoo's connection thread takes replies and events, and *posts* what these change: it does that
+at once if the lock is free, and waits for the lock for a moment at most.
+
+Interrupts. A signal handler or a finalizer may run on top of any line of a thread, also where the thread has the lock.
+If it then calls the library and waits there, its call lends the lock for the time of each sleep (`_sleep` in
+`_runtime/wait_loops.py`): other threads, for one of which it may be waiting, see the same half-done step as the
+handler. So each step may be done again from its start, by whoever comes next, and a step on top of another one never
+undoes it: rules R1 to R4 of `_runtime/interrupts.py`.
+
+Without the lock, threads read what `ClientState.registry` lists; change deques, dicts and live sets by single steps
+(R4); and kazoo's connection thread alone writes leases, and the ways to a grant.
 """
 
 from __future__ import annotations
@@ -37,14 +47,14 @@ class ClientState:
 
     Attributes:
         link: the connection to ZooKeeper.
-        registry: the record of this client's nodes there. Invariant: only the session and its parts (heartbeat,
-            deletes) change it, with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty,
+        registry: the record of this client's nodes there. Invariant: it is changed with `lock` held, but for the
+            ways that `note_event` changes. Read without the lock: `session`, `lease`, whether `lost` is empty,
             whether `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines. Tests and the simulation inject their own.
         time: the clock of leases, which is also the link's; tests and the simulation set it by `clock`.
         identity: a function that returns the number of the calling thread, or greenlet.
-        lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
-            lock, and kazoo's threads do not wait for it.
+        lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No step waits while it has the
+            lock; see the head of this module.
         forked: this is the unusable copy in a forked child.
         exiting: the interpreter is exiting, and no call acquires any more.
         refusal: why no call may be made any more, if `forked` or `exiting`; None while calls may be made.
@@ -108,8 +118,8 @@ class ClientState:
     def has_lock(self) -> bool:
         """Return whether the calling thread has the lock.
 
-        No thread waits while it has the lock. So if it has the lock before a wait, the caller is a signal handler or a
-        finalizer.
+        The engine's own steps never begin to wait with the lock. So a caller that has it before a wait is a signal
+        handler or a finalizer.
         """
         return bool(self.lock._is_owned())
 

@@ -1,7 +1,14 @@
 """Background deletes: the library deletes the nodes of discarded tickets, however long that takes.
 
-A delete is sent at once if possible, otherwise by the keeper; it is sent again if its reply is late or lost. If the
-reply to a create was lost, the name of the node is unknown: a listing behind a `sync` shows it.
+The life of a delete:
+
+* It is sent at once if possible, otherwise by the keeper, or by the next call at its path.
+* Its reply says that the node is gone. If the first attempt finds no node, another client has deleted the node before.
+* If the connection is lost, the ticket stays in `Registry.deletes`, and the releasing call returns. In the same session
+  the keeper sends the delete again after the reconnect. If the session has ended, the server has removed the node.
+* If no reply comes for a session timeout, the keeper sends it again.
+
+If the reply to a create was lost, the name of the node is unknown: a listing behind a `sync` shows it.
 """
 
 from __future__ import annotations
@@ -20,26 +27,26 @@ class Deletes:
     """The deletes of one session. All methods are called with its lock held.
 
     Attributes:
-        in_flight: when each delete was last tried on this connection, by prefix.
+        last_tried: when each delete was last tried on this connection, by prefix.
     """
 
     def __init__(self, client: ClientState) -> None:
         self._client = client
-        self.in_flight: dict[str, float] = {}
+        self.last_tried: dict[str, float] = {}
         # When the keeper first tried each delete, by prefix.
         self._first_try: dict[str, float] = {}
 
-    def begin_anew(self) -> None:
-        """Begin all deletes anew, on a new connection.
+    def forget_sends(self) -> None:
+        """Forget which deletes were sent, as the connection is a new one.
 
         This makes a new dictionary and leaves the old one alone. The connection may change in a signal handler that has
         interrupted a thread between a delete and the record of it, and that record must not count for the new one.
         """
-        self.in_flight = {}
+        self.last_tried = {}
 
     def send(self, ticket: Ticket) -> bool:
         """Send a delete, or leave it to the keeper; return whether it was sent."""
-        if ticket.name is None or not self._client.link.connected or ticket.prefix in self.in_flight:
+        if ticket.name is None or not self._client.link.connected or ticket.prefix in self.last_tried:
             self._client.wake_keeper()
             return False
         self._delete(ticket)
@@ -58,7 +65,7 @@ class Deletes:
             if ticket.state is State.DISCARDED and (ticket.path == path or ticket.path.startswith(f"{path}/")):
                 # The reply to the create gave the name while a listing looked for it; the delete was not sent yet.
                 learned = ticket.name is not None and not ticket.deletes
-                if prefix not in self.in_flight or learned:
+                if prefix not in self.last_tried or learned:
                     self._delete_or_find(ticket)
                 unknown |= ticket.name is None
         return unknown
@@ -68,7 +75,7 @@ class Deletes:
         client = self._client
         self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in client.registry.deletes}
         for prefix, ticket in list(client.registry.deletes.items()):
-            if now - self.in_flight.get(prefix, float("-inf")) < client.timeout:
+            if now - self.last_tried.get(prefix, float("-inf")) < client.timeout:
                 continue
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
@@ -84,7 +91,7 @@ class Deletes:
 
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
-        client, in_flight = self._client, self.in_flight
+        client, last_tried = self._client, self.last_tried
         if ticket.state is State.HELD:
             # Interrupts have struck after this delete was noted, and before the hold was ended. The hold ends first:
             # otherwise this process would believe that it holds while others get in.
@@ -107,11 +114,11 @@ class Deletes:
         # that failed at once is recorded too: otherwise the keeper would repeat it without a pause, until it knows that
         # the connection or session is over.
         if ticket.prefix in client.registry.deletes:
-            in_flight[ticket.prefix] = sent
+            last_tried[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may exist. Its create was sent before, so a listing behind a sync shows it."""
-        client, in_flight = self._client, self.in_flight
+        client, last_tried = self._client, self.last_tried
         synced = HandledReply(lambda _: None)
 
         def on_reply(reply: HandledReply) -> None:
@@ -133,10 +140,10 @@ class Deletes:
         reply = HandledReply(on_reply, post=client.post)
         client.link.children(ticket.path, reply)
         if ticket.prefix in client.registry.deletes and ticket.name is None:
-            in_flight[ticket.prefix] = client.clock()
+            last_tried[ticket.prefix] = client.clock()
 
     def _deleted(self, ticket: Ticket) -> None:
-        self.in_flight.pop(ticket.prefix, None)
+        self.last_tried.pop(ticket.prefix, None)
         self._client.registry.mark_deleted(ticket)
         ticket.on_change()
 
@@ -144,7 +151,7 @@ class Deletes:
         """Leave a failed delete to the keeper; a refused one waits for a while."""
         failed = failure(error, ticket.path)
         if isinstance(failed, ConnectionLost):
-            self.in_flight.pop(ticket.prefix, None)
+            self.last_tried.pop(ticket.prefix, None)
             if isinstance(failed, Busy) and ticket.name is not None:
                 # A busy server has deleted nothing, so this attempt does not count: if the next one finds no node,
                 # another client has deleted it.

@@ -416,7 +416,7 @@ class PathState:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
-        """Report the loss of the ticket's hold, once, and never on kazoo's threads."""
+        """Report the loss of the ticket's hold, once. `on_lost` is called on threads of its own."""
         hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
             self._note_loss(hold)

@@ -35,7 +35,7 @@ class LossListener(Protocol):
         """Wake the threads that wait for the loss; called with the session's lock held."""
 
     def note_loss(self) -> None:
-        """Note the loss; called without the lock, after `set`."""
+        """Note the loss, after `set`; never wait, as the caller may have the session's lock."""
 
 
 class Loss:

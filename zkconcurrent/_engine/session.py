@@ -7,9 +7,7 @@ The registry has the state. This module runs the work around it:
   out (`lost_holds.py`), and repeats deletes until they are done or their session is over (`deletes.py`);
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
-A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
-library, or wait for kazoo's thread. So kazoo's threads post their work and never wait for the session's lock; nothing
-is logged with the lock held; and a step that interrupts another step in its middle never undoes it.
+Which thread does what, and what interrupts may do, stands at the head of `client_state.py`.
 """
 
 from __future__ import annotations
@@ -203,17 +201,17 @@ class Session(ClientState):
             return
         self.registry.begin_session(lease)
         self.heartbeat.reset()
-        self.deletes.begin_anew()
-        self.watches.begin_anew()
+        self.deletes.forget_sends()
+        self.watches.forget_all()
 
     def _ended(self, lease: Lease) -> None:
         if self.registry.lease is not lease and not self.registry.lease.over:
             # The next session has begun: a signal handler that interrupted this thread has done that work first.
             return
-        self.deletes.begin_anew()
+        self.deletes.forget_sends()
         self.lost_holds.end_with_session()
 
-    # -- called by the driver ----------------------------------------------------------------------------------------
+    # -- called by the operations of a recipe ------------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool, detached: bool) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.new_ticket`.

@@ -1,6 +1,7 @@
 """The registry: the nodes of one client in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
 
-The session calls the registry with its lock held; the simulation calls it from one thread.
+The session calls the registry with its lock held, all but `note_event`, which kazoo's connection thread calls; the
+simulation calls it from one thread.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Watches:
         self._looked_at = self._later_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()
 
-    def begin_anew(self) -> None:
+    def forget_all(self) -> None:
         """Forget all watches: they ended with the old connection."""
         self._idle, self._due, self._later, self._unanswered = {}, {}, {}, set()
 
@@ -62,7 +62,7 @@ class Watches:
         link, registry = self._client.link, self._client.registry
         if not link.connected:
             registry.left.clear()
-            self.begin_anew()
+            self.forget_all()
             return
         if self._later and now >= self._later_at:
             for path, tree in self._later.items():

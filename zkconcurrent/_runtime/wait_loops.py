@@ -171,7 +171,7 @@ def _sleep(call: Resumable, event: AutoResetEvent, pause: float) -> bool:
 
     A signal handler or finalizer may have interrupted its thread while it had the lock of a session, and may wait for
     something that another thread must do. So this releases the lock during the sleep. The other threads then see the
-    same half-done step as the handler; the session allows for that: see the head of `_engine/session.py`.
+    same half-done step as the handler; the session allows for that: see the head of `_engine/client_state.py`.
     """
     owned = call.owned_locks
     if not owned:

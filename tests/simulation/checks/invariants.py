@@ -268,7 +268,7 @@ class Checks:
                     if len(watchers) > 1
                     or (watchers and path not in self.ensemble.leader.nodes and not self._is_watched(process, path))
                 ],
-                "in flight": session.deletes.in_flight,
+                "in flight": session.deletes.last_tried,
             }
             for what, there in left.items():
                 if there:
