@@ -211,7 +211,7 @@ class Session(ClientState):
         self.deletes.forget_sends()
         self.lost_holds.end_with_session()
 
-    # -- called by the operations of a recipe ------------------------------------------------------------------------------
+    # -- called by the operations of a recipe --------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket], *, marked: bool, detached: bool) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.new_ticket`.
