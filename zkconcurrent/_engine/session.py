@@ -4,7 +4,7 @@ The registry has the state. This module runs the work around it:
 
 * the listener (`connection_listener.py`) follows the state of kazoo's connection, and takes all watch events;
 * the keeper (`keeper_thread.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran
-  out (`lost_holds.py`), and repeats deletes until they are done or their session is over (`deletes.py`);
+  out (`expired_holds.py`), and repeats deletes until they are done or their session is over (`deletes.py`);
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
 Which thread does what, and what interrupts may do, stands at the head of `client_state.py`.
@@ -34,11 +34,11 @@ from .._runtime.serving import in_listener
 from .client_state import ClientState, log_all
 from .connection_listener import Listener
 from .deletes import Deletes
+from .expired_holds import ExpiredHolds
 from .heartbeat import Heartbeat
 from .hooks import Hooks
 from .keeper_thread import IDLE_BEAT, Keeper
 from .loss_cause import of_end
-from .lost_holds import LostHolds
 from .path_directory import PathDirectory, PathStateT
 from .spares import Spares
 from .ticket_registry import Registry
@@ -92,7 +92,7 @@ class Session(ClientState):
         heartbeat: the heartbeat.
         keeper: the keeper.
         hooks: the hooks through which `_observe` observes this client.
-        lost_holds: ends holds without a release, and reports their losses.
+        expired_holds: ends holds without a release, and reports their losses.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: returns the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
@@ -126,7 +126,7 @@ class Session(ClientState):
         self._suspect_warned_at = -math.inf
         # Since when the client is stopped, or was not started yet.
         self._stopped_since = math.inf
-        self.lost_holds = LostHolds(self, self._why_lost, self._ending)
+        self.expired_holds = ExpiredHolds(self, self._why_lost, self._ending)
         self.handoffs: LiveSet[Handoff] = LiveSet()
         self.watches_handoffs = False
 
@@ -209,7 +209,7 @@ class Session(ClientState):
             # The next session has begun: a signal handler that interrupted this thread has done that work first.
             return
         self.deletes.forget_sends()
-        self.lost_holds.end_with_session()
+        self.expired_holds.end_with_session()
 
     # -- called by the operations of a recipe --------------------------------------------------------------------------
 
@@ -334,7 +334,7 @@ class Session(ClientState):
         self.run_posted()
         self.sweep()
         first_due = self.hooks.end_due(self.clock())
-        self.lost_holds.end_past_lease()
+        self.expired_holds.end_past_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
         pause = IDLE_BEAT

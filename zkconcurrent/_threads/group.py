@@ -9,10 +9,10 @@ from typing import NoReturn, TypeVar
 
 from .._arguments.paths import check_name
 from .._engine.call import Call
+from .._engine.expired_holds import losses
 from .._engine.holds import PathState, Possession
 from .._engine.loss_cause import words
 from .._engine.loss_signal import Loss
-from .._engine.lost_holds import losses
 from .._engine.session import Session
 from .._errors import ClientError, LossCause
 from .._protocol.ticket import LossRecord

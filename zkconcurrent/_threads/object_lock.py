@@ -147,7 +147,7 @@ class ObjectLock:
             self._core.drop(hold)
 
     def _left(self, hold: Hold) -> float:
-        self._core.session.lost_holds.end_past_lease()
+        self._core.session.expired_holds.end_past_lease()
         return self._core.left(hold) if hold.alive else 0.0
 
 

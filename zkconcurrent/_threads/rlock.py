@@ -130,7 +130,7 @@ class RLock(RevocableLock):
     # threading.Condition calls these.
 
     def _is_owned(self) -> bool:
-        self._session.lost_holds.end_past_lease()
+        self._session.expired_holds.end_past_lease()
         hold = self._lock_core.mine()
         return hold is not None and hold.alive
 

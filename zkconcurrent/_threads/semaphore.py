@@ -139,7 +139,7 @@ class PermitCore(LockCore):
         n = check_positive("n", n)
         self.session.check_not_forked(self.path)
         check_depth(FRAMES // 2)
-        self.session.lost_holds.end_past_lease()
+        self.session.expired_holds.end_past_lease()
         call = self.call()
         if ended := self.path_state.ended_at_exit(PERMIT.role):
             return call, ended[:n]
@@ -406,7 +406,7 @@ class Semaphore(LockBase):
 
     def hold_count(self) -> int:
         """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
-        self._session.lost_holds.end_past_lease()
+        self._session.expired_holds.end_past_lease()
         me = self._identity()
         return sum(hold.alive and hold.owner == me for hold in self._lock_core.all())
 

@@ -28,14 +28,14 @@ class Lost:
     def __init__(self, parts: Iterable[tuple[Session, Callable[[], Loss]]]) -> None:
         self._parts: list[tuple[Session, Loss]] = []
         for session, loss in parts:
-            session.lost_holds.end_past_lease()
+            session.expired_holds.end_past_lease()
             with session.lock:
                 self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
         """Return whether the hold is lost, even if its lease has just ended by the local clock."""
         for session, _ in self._parts:
-            session.lost_holds.end_past_lease()
+            session.expired_holds.end_past_lease()
         return any(loss.told for _, loss in self._parts)
 
     async def wait(self) -> bool:

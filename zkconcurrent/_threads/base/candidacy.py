@@ -409,7 +409,7 @@ class LeaderLock(LockBase):
 
     def leads(self) -> bool:
         """Return whether this client leads; see `Election.is_leader`."""
-        self._session.lost_holds.end_past_lease()
+        self._session.expired_holds.end_past_lease()
         return not self._session.suspect and self._lock_core.holds_any()
 
     def wait(self, timeout: float | None, then: Callable[[Hold], T]) -> T | None:

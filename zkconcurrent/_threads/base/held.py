@@ -155,7 +155,7 @@ class HeldByThread(BaseHeld):
         """
         session = self._core.session
         session.check_not_forked(self._core.path)
-        session.lost_holds.end_past_lease()
+        session.expired_holds.end_past_lease()
         with session.lock:
             return self._hold.loss.event
 

@@ -325,7 +325,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         """
         # If an acquire was interrupted, and again in its clean-up, its ticket must still be discarded.
         self._session.sweep()
-        self._session.lost_holds.end_past_lease()
+        self._session.expired_holds.end_past_lease()
         hold = self._lock_core.mine()
         return hold.depth if hold is not None and hold.alive else 0
 
@@ -346,7 +346,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         The current hold is the caller's own or, if the caller holds nothing, this process's newest. If there is no
         hold, this is the event of the next hold.
         """
-        self._session.lost_holds.end_past_lease()
+        self._session.expired_holds.end_past_lease()
         with self._session.lock:
             return self._lock_core.loss().event
 

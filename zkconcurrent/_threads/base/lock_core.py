@@ -12,10 +12,10 @@ from functools import partial
 from typing import TypeAlias
 
 from ..._engine.call import Call
+from ..._engine.expired_holds import losses
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.loss_cause import why_lost
 from ..._engine.loss_signal import Loss
-from ..._engine.lost_holds import losses
 from ..._engine.session import log
 from ..._errors import LockLostError, ZkConcurrentError
 from ..._observe.deadlock_search import OnDeadlock
@@ -270,7 +270,7 @@ class LockCore(QueueCore):
         Raises:
             LockLostError: the hold is lost.
         """
-        self.session.lost_holds.end_past_lease()
+        self.session.expired_holds.end_past_lease()
         if hold.ticket.state is State.LOST:
             raise self.lost_error(hold, owed)
 
@@ -287,7 +287,7 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.check_not_forked(self.path)
-        self.session.lost_holds.end_past_lease()
+        self.session.expired_holds.end_past_lease()
         if (error := self.why_over(hold)) is not None:
             raise error
         return hold
@@ -307,7 +307,7 @@ class LockCore(QueueCore):
             LockLostError: the hold is lost.
             RuntimeError: there is none.
         """
-        self.session.lost_holds.end_past_lease()
+        self.session.expired_holds.end_past_lease()
         hold = self.releasable()
         if hold is None:
             raise RuntimeError(f"{self.path} is not held: acquire it first")

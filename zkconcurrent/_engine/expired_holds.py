@@ -1,4 +1,4 @@
-"""Lost holds: how the holds of one client end without a release, and how each loss is reported.
+"""Expired holds: the holds of one client end with their session or lease, and each loss of a hold is reported.
 
 A hold is lost when its session ends, when its lease runs out by the local clock, or when its node is missing on the
 server. The registry notes a loss at once. Whoever finds it noted, the keeper or a thread that relies on its hold,
@@ -20,8 +20,8 @@ from .loss_cause import complete, why_lost
 losses = logging.getLogger("zkconcurrent.losses")
 
 
-class LostHolds:
-    """The lost holds of one client.
+class ExpiredHolds:
+    """The holds of one client that end with their session or lease; and the reports of all lost holds.
 
     Args:
         client: the session.
