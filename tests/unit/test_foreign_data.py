@@ -13,7 +13,7 @@ from zkconcurrent._recipes.detached import parse
 from zkconcurrent._recipes.map.mirror import MapLayout
 from zkconcurrent._recipes.nodes import PathCheck
 from zkconcurrent._recipes.queue.order import member_count
-from zkconcurrent._recipes.semaphore import wanted
+from zkconcurrent._recipes.semaphore import permits_wanted
 from zkconcurrent._threads.base.contender import Contender
 
 pytestmark = pytest.mark.fault(21)
@@ -45,7 +45,7 @@ def test_none_is_a_crash(data: bytes) -> None:
     assert (said.pid, said.thread, said.owner, said.token) == (None, None, None, 7)
     assert (said.host or "") == data.decode("utf-8", "replace")
     assert parse("x-lock-0000000000", node) == ("x-lock-0000000000", 7, None)
-    assert wanted(data, 1) == (1, False)
+    assert permits_wanted(data, 1) == (1, False)
     assert member_count(node) == 0
     with pytest.raises(ForeignNodeError, match="not a barrier's"):
         BarrierContent.parse("/path", node)

@@ -287,7 +287,7 @@ def enough(at: SemaphoreLayout, ahead: Sequence[str], free: int, permits: int) -
         return free >= permits
     nodes: Sequence[op.Node | None] = yield tuple(op.Get(f"{at.locks}/{name}") for name in ahead)
     for n, node in enumerate(nodes):
-        wants, tries = (0, True) if node is None else wanted(node.data, curators=min(n, 1))
+        wants, tries = (0, True) if node is None else permits_wanted(node.data, curators=min(n, 1))
         if wants <= free:
             free -= wants
         elif not tries:
@@ -295,7 +295,7 @@ def enough(at: SemaphoreLayout, ahead: Sequence[str], free: int, permits: int) -
     return free >= permits
 
 
-def wanted(data: bytes, curators: int) -> tuple[int, bool]:
+def permits_wanted(data: bytes, curators: int) -> tuple[int, bool]:
     """Return how many permits a node in the queue wants, and whether it only tries.
 
     Args:

@@ -75,7 +75,7 @@ async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
         yield client
     finally:
         try:
-            await finish(client)
+            await await_background_calls(client)
         finally:
             stopping = _begin_stop(client)
             await asyncio.wait([stopping])  # which does not cancel it
@@ -150,7 +150,7 @@ def _in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
     return ended
 
 
-async def finish(client: Client) -> None:
+async def await_background_calls(client: Client) -> None:
     """Wait until the calls that run in the background have ended."""
     session = Session.of(client)
     try:

@@ -155,9 +155,9 @@ class _Followers:
             if follower not in self._begun:
                 self._begun.append(follower)
         # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
-        self._start(session)
+        self._start_or_wake(session)
 
-    def _start(self, session: Session) -> None:
+    def _start_or_wake(self, session: Session) -> None:
         if self._worker.idle:
             self._worker.start(partial(session.link.spawn, name="maps"), partial(self._run, session))
         else:
