@@ -1,9 +1,9 @@
 """The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-All that threads use is loaded here, at once. A module that is loaded only at its first use can be missing by then: the
-process has changed its root, has no descriptor left, or an upgrade has replaced the files. It would also keep what
-happened to be in place at that moment, such as a clock that a test had replaced. Only some programs need `aio`, `tree`,
-`testing`, the exporters, and the modules for tooz and Celery: each has an import of its own.
+Everything that threads use is loaded here, at once. A module that is loaded only at its first use can be missing by
+then: the process may have changed its root or have no descriptor left, or an upgrade may have replaced the files. It
+would also keep whatever is in place at that moment, such as a clock that a test has replaced. Only some programs need
+`aio`, `tree`, `testing`, the exporters, and the modules for tooz and Celery: each has an import of its own.
 """
 
 # Each `as` exports its name to type checkers: they would treat an `__all__` that is not a literal as empty.
@@ -99,7 +99,7 @@ from ._version import __version__ as __version__
 if not _typing.TYPE_CHECKING:
     __all__ = sorted(["__version__", *(name for name in dir() if name[0].isalpha())])
 
-# Pickles name these, too.
+# Pickles refer to these names, too.
 from ._client.connect import process_client  # noqa: F401
 from ._threads.base.primitive import _made_again  # noqa: F401
 from ._threads.synchronized import DecoratedCalls  # noqa: F401

@@ -34,8 +34,8 @@ class LossCause(str, enum.Enum):
         SESSION_EXPIRED: the servers have ended the client's session, or another client has closed it.
         CLIENT_STOPPED: the program has stopped the client.
         CLIENT_GAVE_UP: the client has given up connecting, or the servers have refused its credentials.
-        LEASE_ENDED: this process could not prove in time that its session lives; the error says what kept it from that.
-        NODE_DELETED: the hold's node was deleted: by an operator, or by a client of the same credentials.
+        LEASE_ENDED: this process could not prove in time that its session lives; the error says what prevented it.
+        NODE_DELETED: the hold's node was deleted: by an operator, or by a client with the same credentials.
         NOT_REACQUIRED: a condition's wait was interrupted while ZooKeeper was out of reach, and ended without the lock.
         FORCED: another call has ended the hold of a `DetachedLock`.
         LIMIT: the hold has lasted longer than its `hold_limit`, and `on_hold_limit` is "lose".
@@ -56,8 +56,8 @@ class LossCause(str, enum.Enum):
 class LockLostError(ZkConcurrentError, RuntimeError):
     """A hold ended before its thread released it: the session expired, its lease ran out, or its node was deleted.
 
-    A thread that owes `release()` calls for the hold gets this error from each of them, and until then from `acquire`,
-    `fencing_token` and `guard`, too.
+    A thread that owes `release()` calls for the hold gets this error from each of these calls. Until it has made them,
+    it also gets the error from `acquire`, `fencing_token` and `guard`.
 
     Attributes:
         cause: why the hold was lost; None if that is unknown.
@@ -78,11 +78,11 @@ class DeadlockEdge(NamedTuple):
         waiter: the name of the node with which it waits.
         blocker: the name of the node that it waits for, which belongs to the thread of the next edge; for the last
             edge, to the thread of the first.
-        host: its host, according to its node.
-        pid: its process id, according to its node.
-        thread: its name, according to its node.
-        age: for how many seconds it has waited.
-        hard: whether the blocker holds; otherwise the blocker itself waits, ahead of this thread.
+        host: the waiter's host, according to its node.
+        pid: the waiter's process id, according to its node.
+        thread: the name of the waiting thread or task, according to its node.
+        age: how many seconds it has waited.
+        hard: whether the blocker is a holder; otherwise it is a waiter ahead of this one.
         label: the `label` of the lock with which it waits, if it has one.
     """
 
@@ -117,8 +117,8 @@ class ClientError(ZkConcurrentError, RuntimeError):
 
     The client was never started, is stopped, or has given up connecting, as a client with a finite `connection_retry`
     does; the process inherited it through `fork()`; the interpreter is exiting; one of kazoo's own threads made the
-    call; or a signal handler or finalizer would wait for the call that it has interrupted. Or other processes use
-    other ensembles for the namespace.
+    call; or a signal handler or finalizer would wait for the call that it has interrupted. The error is also raised if
+    other processes use other ensembles for the namespace.
     """
 
 

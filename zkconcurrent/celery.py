@@ -1,11 +1,12 @@
 """Celery: `Beat`, a scheduler that may run on several machines, and `Once`, a task that runs once at a time.
 
 `pip install 'zkconcurrent[celery]'`. The server's URL is the app's setting `zkconcurrent_url`, or otherwise the
-environment variable ZKCONCURRENT_URL. Each process opens its client at the first use, so a worker does after its fork.
+environment variable ZKCONCURRENT_URL. Each process opens its client at first use, so a worker's opens after its fork.
 
 In Celery's words, a beat sends the entries of a schedule when they are due. Whether an entry is due follows from its
 `last_run_at`, the time when it was last sent. Celery's own scheduler keeps these times in a file of one machine, so two
-beats would send everything twice. Here they are a `SharedValue`, which the beat that leads writes before it sends.
+beats would send everything twice. Here they are a `SharedValue`, which the leading beat writes before it sends an
+entry.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _log = logging.getLogger(__name__)
 _clients: dict[str, Client] = {}
 # The parent's clients, in a forked child. They are kept, as garbage collection would close them and warn.
 _inherited: list[dict[str, Client]] = []
-# Re-entrant: a beat's handler of SIGTERM asks for the scheduler, even while the scheduler is being made.
+# Re-entrant: a beat's SIGTERM handler asks for the scheduler, even while the scheduler is being made.
 _opening = threading.RLock()
 
 
@@ -90,22 +91,22 @@ def _root(app: celery.Celery) -> str:
 
 
 class Beat(Scheduler):
-    """The scheduler of `celery beat --scheduler zkconcurrent.celery:Beat`, on several machines, of which one sends.
+    """A scheduler for `celery beat --scheduler zkconcurrent.celery:Beat` on several machines, only one of which sends.
 
     Layout:
-        `/celery/<app>/beat`: the `Election` of the beats. `/celery/<app>/runs`: a `SharedValue`, as JSON: the fencing
-        token of the term that wrote it, and when each entry was last sent.
+        `/celery/<app>/beat` is the `Election` of the beats. `/celery/<app>/runs` is a `SharedValue`, as JSON: the
+        fencing token of the term that wrote it, and the time when each entry was last sent.
 
     Invariant:
-        An entry is sent at most once for each time that it is due. The beat that leads writes the time before it sends,
-        and no beat of an older term can write any more.
+        An entry is sent at most once for each time that it is due. The leading beat writes the time before it sends the
+        entry, and a beat of an older term can no longer write.
 
     Cost:
-        A change of a `SharedValue`, with the times of all entries, for each entry that is sent.
+        For each entry that is sent, one change of a `SharedValue` that contains the times of all entries.
     """
 
     _term: Term | None = None
-    # The leader that the log has named last.
+    # The leader that was logged last.
     _logged: str | None = None
 
     def setup_schedule(self) -> None:
@@ -127,7 +128,7 @@ class Beat(Scheduler):
         """Send an entry that is due, if this beat leads; otherwise wait to lead.
 
         Returns:
-            For how many seconds there is nothing to do.
+            The number of seconds until there is something to do.
         """
         try:
             if self._leads():
@@ -189,7 +190,7 @@ class Beat(Scheduler):
     def reserve(self, entry: ScheduleEntry) -> ScheduleEntry:
         """Record, for all beats, that an entry is about to be sent."""
         coming = super().reserve(entry)
-        # A schedule's own `nowfun` may return a naive time, which Celery takes for UTC, and Python for local time.
+        # A schedule's own `nowfun` may return a naive time, which Celery takes for UTC, but Python for local time.
         sent = maybe_make_aware(coming.last_run_at).timestamp()
         self._write(lambda runs: {**runs, entry.name: sent})
         return coming
@@ -215,12 +216,12 @@ def _labelled(client: Client, task_id: str | None) -> tuple[Namespace, str | Non
 class Once(celery.Task):
     """The base of tasks that run once at a time: `@app.task(base=Once, path="/reports/{user_id}", once_per=3600)`.
 
-    A task that finds an equal one running, on any worker, is skipped: it returns None, and the log shows which one
-    runs. A task that has already run in the period is skipped, too. But a task that comes again, by a retry or because
-    its worker has died, waits for its earlier run: a dead worker holds the lock for as long as its session lasts. If
-    the earlier run is still going on then, the later one is ignored, and leaves the result to it.
+    A task that finds an equal one running, on any worker, is skipped: it returns None, and the log shows which task
+    is running. A task that has already run in the period is skipped, too. But a task that comes again, by a retry or
+    because its worker has died, waits for its earlier run: a dead worker holds the lock until its session ends. If the
+    earlier run still goes on after that wait, the later run is ignored, and the earlier run provides the result.
 
-    A retry is one more start, so a task that retries needs `until_success` beside `once_per`.
+    A retry counts as another start, so a task that retries needs `until_success` together with `once_per`.
 
     Layout:
         An `RLock` at the path, labelled with the task's id, or with a hash of an id that is not a valid label. With
@@ -240,7 +241,7 @@ class Once(celery.Task):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a task that is skipped while an equal one runs."""
-        # Not in `__init__`: a class of tasks may define its own, which calls no other, as Celery's base has none.
+        # Not in `__init__`: a task class may define its own, without calling its base's, as Celery's base has none.
         self: Self = super().__new__(cls)
         # Replace `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
         run = self._run_now = self.run
@@ -298,11 +299,11 @@ class Once(celery.Task):
                 if mine is None or owner.label != mine:
                     return self._skip(busy)
                 if patience:
-                    # Its worker lives: the broker has delivered the task again. Skipping it would count as a success,
-                    # with None as the result, and would start what follows in a chain before the other run has ended.
+                    # Its worker lives, and the broker has delivered the task again. Skipping it would count as a
+                    # success with the result None, and would start the next task of a chain before the other run ends.
                     self._skip(busy)
                     raise Ignore(str(busy)) from None
-                # A dead worker's session ends within its timeout and a tick.
+                # A dead worker's session ends within its timeout plus one tick.
                 assert client.session_timeout is not None
                 patience = 2 * client.session_timeout
 

@@ -33,7 +33,7 @@ MOST_NAMES = 200
 OTHER = "other"
 BUCKETS: tuple[float, ...] = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 """The bounds of histograms, in seconds."""
-# The states of a client that are exported, as `inspect()` names them. A client that was stopped is left out.
+# The exported states of a client, as `inspect()` names them. A client that was stopped is left out.
 STATES = ("connected", "out of reach", "given up")
 
 Values: TypeAlias = tuple[str, ...]
@@ -49,10 +49,10 @@ class Instrument:
     """One metric.
 
     Attributes:
-        name: by OpenTelemetry's rules.
-        kind: what it is: counters and histograms are recorded, up-down counters and gauges observed.
+        name: its name, which follows OpenTelemetry's rules.
+        kind: counters and histograms are recorded; up-down counters and gauges are observed.
         unit: "s" for seconds; or what is counted, in braces.
-        attributes: the names of its attributes.
+        attributes: the names of the attributes by which its values differ.
         description: what it measures.
     """
 
@@ -64,7 +64,7 @@ class Instrument:
 
     @property
     def observed(self) -> bool:
-        """Whether it is read when the metrics are collected."""
+        """Whether its value is read only when the metrics are collected."""
         return self.kind in ("up-down counter", "gauge")
 
     @property
@@ -84,7 +84,7 @@ class Instrument:
 
 
 def translated(name: str) -> str:
-    """Return the name in Prometheus for a name of OpenTelemetry."""
+    """Return the Prometheus name for an OpenTelemetry name."""
     return name.replace(".", "_")
 
 
@@ -144,7 +144,7 @@ _ENDS = (events.Acquired, events.TimedOut, events.WouldBlock, events.Cancelled, 
 
 
 def _records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values], ...]:
-    """Return what an event adds to which instruments, and the values of the attributes that are not the lock's."""
+    """Return what an event adds: instruments, amounts, and the values of the attributes that are not the lock's."""
     match event:
         case events.Acquired(contended=True):
             return (WAITS, event.waited, ("acquired", "")), (ACQUISITIONS, 1, ("waited",))
@@ -170,8 +170,8 @@ def _records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values],
             return (ended,) if found else (ended, (DEADLOCKS, 1, ()))
         case events.Failed(error=error):
             failed = (WAITS, event.waited, ("error", type(error).__qualname__))
-            # The loss of a hold that had begun was counted when that hold ended. This one is of a condition's wait: see
-            # `Story.fail`.
+            # The loss of a hold that had begun was counted when that hold ended. This loss occurred in a condition's
+            # wait: see `Story.fail`.
             if isinstance(error, LockLostError) and error.cause is LossCause.NOT_REACQUIRED:
                 return failed, (LOSSES, 1, (error.cause.value,))
             return (failed,)
@@ -180,17 +180,17 @@ def _records(event: events.LockEvent) -> tuple[tuple[Instrument, float, Values],
 
 
 class Recorder:
-    """Records what happens from now on, and observes the current values: what an exporter is made of.
+    """Records events from now on, and observes the current values; exporters are built on it.
 
     Args:
         bind: takes an instrument and the values of its attributes; returns a function that records an amount. `bind` is
-            called once for each such pair. The function must not wait, as it is called by a listener. It gets the
-            amount to add; for an up-down counter, the current value.
-        scope: what to measure. Locks are named by their labels, else by their paths, with `*` for each number, hash and
-            UUID; below a namespace, by their names in it.
-        live: whether to record waits and holds as they begin and end, too, for an exporter that can't observe them, as
+            called once for each such pair. The function must not wait, as a listener calls it. It gets the amount to
+            add; for an up-down counter, the current value.
+        scope: what to measure. Locks are named by their labels, or otherwise by their paths, with `*` for each number,
+            hash and UUID; below a namespace, by their names in it.
+        live: whether to record also waits and holds as they begin and end, for an exporter that can't observe them, as
             in Prometheus' multiprocess mode.
-        on_outcome: called with each event that ends an acquire, and the attributes of what it records.
+        on_outcome: called with each event that ends an acquire, and with the attributes under which it is recorded.
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
@@ -211,8 +211,8 @@ class Recorder:
         self._bind = bind
         self._live = live
         self._on_outcome = on_outcome
-        # The waits and holds that each live instrument counts, by the client, the thread or task, the path and the
-        # token: the holds of a MultiLock may have the same path on each ensemble, and the same token.
+        # The waits and holds that each live instrument counts. The client, the thread or task, the path and the token
+        # identify each: the holds of a MultiLock may have the same path on each ensemble, and the same token.
         self._present: dict[tuple[Instrument, Values], set[tuple[object, ...]]] = {}
         self._forks = this_process.forks
         self._bound: dict[tuple[Instrument, Values], Callable[[float], object]] = {}
@@ -250,9 +250,9 @@ class Recorder:
     def _follow(self, event: events.LockEvent, lock: Values) -> None:
         """Update the live counts of waits and holds."""
         if self._forks != this_process.forks:
-            # What the parent waits for and holds is not a forked child's.
+            # The parent's waits and holds do not belong to a forked child.
             self._forks, self._present = this_process.forks, {}
-        # Not the client's hash: the client may be gone, and a subclass may have no hash.
+        # Use the client's id, not its hash: the client may be gone, and a subclass may not be hashable.
         wait = id(getattr(event, "_client", None)), event.by, event.path
         if isinstance(event, events.Waiting):
             self._keep((WAITING, lock), wait, True)
@@ -272,7 +272,8 @@ class Recorder:
             return
         (counted.add if present else counted.discard)(one)
         number = -1
-        # Meanwhile another thread may have changed the set, and have recorded the newer number before this thread's.
+        # Meanwhile another thread may have changed the set, and recorded the newer number before this thread recorded
+        # the older one.
         while number != len(counted):
             number = len(counted)
             self._record(key[0], number, key[1])

@@ -1,4 +1,4 @@
-"""Metrics and traces for OpenTelemetry, by its API alone: `pip install 'zkconcurrent[otel]'`."""
+"""Metrics and traces for OpenTelemetry, through its API alone: `pip install 'zkconcurrent[otel]'`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def instrument(
     meter_provider: metrics.MeterProvider | None = None,
     tracer_provider: trace.TracerProvider | None = None,
 ) -> Callable[[], None]:
-    """Give OpenTelemetry metrics (acquires, holds, losses, clients) and traces (acquires); return a function to stop.
+    """Give OpenTelemetry metrics (acquires, holds, losses, clients) and traces (acquires); return a stop function.
 
     It measures acquires that begin from now on. An acquire that lasted 1 ms or longer is a span below the current one,
     `zkconcurrent.acquire`; a shorter one is an event of the current span. The page on metrics has the table of names.
@@ -39,8 +39,8 @@ def instrument(
     Args:
         scope: a client or a namespace, to measure it alone; unless given, all clients of the process. Locks are named
             by their paths, with `*` for each number, hash and UUID; below a namespace, by their names in it.
-        meter_provider: what provides meters; unless given, the program's provider, which may be set later.
-        tracer_provider: what provides tracers; unless given, the program's provider, which may be set later.
+        meter_provider: the provider of meters; unless given, the program's provider, which may be set later.
+        tracer_provider: the provider of tracers; unless given, the program's provider, which may be set later.
 
     Returns:
         A function that stops the measurement. A second call changes nothing.
@@ -79,7 +79,7 @@ class _Instruments:
     """The instruments of one meter provider. No provider forgets an instrument, so they are made once.
 
     Attributes:
-        recorder: what records; None while nothing is to be measured.
+        recorder: the recorder; None while nothing is to be measured.
     """
 
     def __init__(self, meter: metrics.Meter) -> None:
@@ -110,7 +110,7 @@ _instruments: weakref.WeakKeyDictionary[object, _Instruments] = weakref.WeakKeyD
 
 
 def _made_for(meter_provider: metrics.MeterProvider | None) -> list[_Instruments]:
-    """Return the instruments that a meter provider has; None stands for the program's, which may be given, too."""
+    """Return the instruments that a meter provider has; None and the program's own provider mean the same."""
     program = metrics.get_meter_provider()
     keys: tuple[object, ...] = (_Program, program) if meter_provider in (None, program) else (meter_provider,)
     return [made for made in map(_instruments.get, keys) if made is not None]

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, by its own client library: `pip install 'zkconcurrent[prometheus]'`."""
+"""Metrics for Prometheus, through its own client library: `pip install 'zkconcurrent[prometheus]'`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def instrument(
 
     Raises:
         TypeError: the scope is neither a client nor a namespace.
-        ValueError: the registry has these metrics already; or, in the multiprocess mode, the process has them.
+        ValueError: the registry or, in the multiprocess mode, the process has these metrics already.
         RuntimeError: PROMETHEUS_MULTIPROC_DIR was set after the import of prometheus_client.
     """
     collector, registry = _Collector(), registry or prometheus_client.REGISTRY
@@ -70,21 +70,21 @@ class _Collector:
     """All metrics, as one collector: a registry has all of them, or none."""
 
     def __init__(self) -> None:
-        # prometheus_client read the variable when it was imported.
+        # prometheus_client reads PROMETHEUS_MULTIPROC_DIR only when it is imported.
         self._several = prometheus_client.values.ValueClass is not prometheus_client.values.MutexValue
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ and not self._several:
             raise RuntimeError(
                 "PROMETHEUS_MULTIPROC_DIR was set after the import of prometheus_client, which so writes no files: "
                 "set it before that, best before the program starts"
             )
-        # No collector is asked in the multiprocess mode.
+        # The multiprocess mode asks no collector, so waits and holds are recorded as they begin and end.
         live = "up-down counter" if self._several else None
         self._kept = {each: _metric_of(each) for each in INSTRUMENTS if not each.observed or each.kind == live}
         self._live: list[prometheus_client.Gauge] = []
         self._recorder: Recorder | None = None
 
     def start(self, scope: Scope) -> None:
-        """Start to record.
+        """Start recording.
 
         Raises:
             TypeError: see `instrument`.
@@ -100,7 +100,7 @@ class _Collector:
             _writing.append(self)
 
     def stop(self) -> bool:
-        """Stop; return whether it recorded until now."""
+        """Stop recording; return False if it had stopped already."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return False

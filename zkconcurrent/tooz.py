@@ -1,4 +1,4 @@
-"""A driver of OpenStack's tooz, on this library's lock, group and election: `pip install 'zkconcurrent[tooz]'`.
+"""A driver for OpenStack's tooz, on this library's lock, group and election: `pip install 'zkconcurrent[tooz]'`.
 
 tooz finds it by the scheme of a coordinator's URL: `zkconcurrent://host1,host2/app?timeout=30`. A service that uses
 tooz keeps its code. It also learns when it has lost a lock, a leadership or a membership, which tooz's own driver for
@@ -47,7 +47,7 @@ from ._threads.object_lock import Levels, ObjectLock, least_remaining
 __all__ = ["Driver", "DriverLock"]
 
 T = TypeVar("T")
-# In bytes: the most that a request contains beside its path and data; and a length that no member's path exceeds.
+# In bytes: the most that a request adds to its path and data, and a length that no member's path exceeds.
 _REQUEST_OVERHEAD = 2_048
 _LONGEST_PATH = 10_000
 _log = logging.getLogger("zkconcurrent.losses")
@@ -84,13 +84,13 @@ class DriverLock(locking.Lock):
         self._lock = ObjectLock(self._client, f"/locks/{_named(name)}", driver.held)
 
     def acquire(self, blocking: bool = True, shared: bool = False, timeout: float | None = None) -> bool:
-        """Acquire the lock; errors as tooz's `Lock.acquire`.
+        """Acquire the lock; the errors are those of tooz's `Lock.acquire`.
 
         Args:
             blocking: whether to wait; a number is a timeout.
-            shared: whether others that also share it may hold it, too. A thread that shares the lock can share it again
-                at once, even by another object. To change the mode, release first.
-            timeout: for how many seconds to wait; None waits forever.
+            shared: whether to share the lock with others that share it. A thread that shares the lock can share it
+                again at once, even by another object. To change the mode, release first.
+            timeout: how long to wait, in seconds; None waits forever.
         """
         blocking, timeout = utils.convert_blocking(blocking, timeout)
         level = object()
@@ -98,17 +98,17 @@ class DriverLock(locking.Lock):
             with _as_tooz():
                 return self._lock.acquire(level, blocking, timeout, shared=shared)
         except BaseException:
-            # If an interrupt struck after the grant, the caller does not know that it holds.
+            # If an interrupt struck after the grant, the caller does not know that it holds the lock.
             self._lock.drop(level, shared=shared)
             raise
 
     def _release(self) -> tuple[bool, LockLostError | None]:
-        """Return whether this object held the lock until now; and the loss, if it has lost it."""
+        """Release the lock; return whether this object held it until now, and the loss if the hold was lost."""
         with _as_tooz():
             try:
                 return self._lock.release(), None
             except LockLostError as lost:
-                # Few programs look at what tooz's `release` returns.
+                # Log the loss: few programs check what tooz's `release` returns.
                 fields = {"zk_path": lost.path, "zk_token": lost.token, "zk_cause": lost.cause and lost.cause.value}
                 _log.warning("%s", lost, extra=fields)
                 return False, lost
@@ -135,11 +135,11 @@ class DriverLock(locking.Lock):
         return self.acquired
 
     def remaining(self) -> float:
-        """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
+        """Return how many seconds this object is sure to hold the lock; 0 if it does not hold it. Sends nothing."""
         return self._lock.remaining()
 
     def break_(self) -> bool:
-        """Delete the nodes of all who hold the lock, whoever they are; return whether there were any."""
+        """Delete the nodes of all holders of the lock, whoever they are; return whether there were any."""
         broken = False
         with _as_tooz():
             for holder in self._lock.holders():
@@ -154,11 +154,11 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
     The rest of the URL is as for `connect`; the default path is `/tooz`. All members must use the same path.
 
     Layout:
-        below the path, `locks/<name>` is a `ReadWriteLock`; `groups/<id>`, which is persistent, a `Group`;
-        `leaders/<id>` an `Election`. Names and ids are percent-encoded.
+        Below the path, `locks/<name>` is a `ReadWriteLock`, `groups/<id>` is a `Group` at a persistent node, and
+        `leaders/<id>` is an `Election`. Names and ids are percent-encoded.
 
     Attributes:
-        held: each `acquire` that was not released: its lock, which the user need not keep, and its hold.
+        held: the lock and the hold of each `acquire` that was not released; the user need not keep the lock.
     """
 
     CHARACTERISTICS: tuple[coordination.Characteristics, ...] = (
@@ -185,7 +185,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         """The client, from `start` to `stop`.
 
         Raises:
-            ToozError: there is none, or this is a forked child, in which the parent's client has no threads.
+            ToozError: there is no client, or this is a forked child, in which the parent's client has no threads.
         """
         if (client := self._client) is None:
             raise tooz.ToozError("the driver is not started")
@@ -203,7 +203,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._worker = ThreadPoolExecutor(1, "zkconcurrent tooz")
 
     def stop(self) -> None:
-        """Stop the client, which ends all that it holds, and leaves all groups; in a forked child, only forget it."""
+        """Stop the client, which ends all its holds and memberships; in a forked child, only forget the client."""
         # tooz would wait for each leave, and for a heartbeat that succeeds. While ZooKeeper is out of reach, it would
         # wait forever.
         self._joined_groups.clear()
@@ -225,12 +225,12 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         self._terms.clear()
 
     def heartbeat(self) -> float:
-        """Return for how many seconds all that this member holds surely lasts; the session timeout if it holds nothing.
+        """Return the seconds for which all of this member's holds are sure to last; the session timeout if it has none.
 
         tooz need not call it: the library's own thread keeps the session alive.
 
         Raises:
-            ToozConnectionError: ZooKeeper is out of reach; the error says for how long the holds last.
+            ToozConnectionError: ZooKeeper is out of reach; the error says how long the holds will last.
         """
         client = self.client
         left = [least_remaining(self.held), *(term.remaining() for term, _ in list(self._terms.values()))]
@@ -291,7 +291,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
     def join_group(
         self, group_id: bytes, capabilities: coordination.Capabilities | None = None
     ) -> coordination.CoordAsyncResult[None]:
-        """Join a group; after an expiry of the session, the library joins it again."""
+        """Join a group; when the session has expired, the library joins the group again."""
 
         def join() -> None:
             group = self._group(group_id)
@@ -307,7 +307,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._submit(join)
 
     def leave_group(self, group_id: bytes) -> coordination.CoordAsyncResult[None]:
-        """Leave a group; as in tooz's own drivers, even if another process has joined it with this member's id."""
+        """Leave a group, even if another process has joined it with this member's id, as in tooz's own drivers."""
 
         def leave() -> None:
             membership = self._memberships.pop(group_id, None)
@@ -364,7 +364,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return self._submit(lambda: self._info(group_id, member_id)["capabilities"])
 
     def get_member_info(self, group_id: bytes, member_id: bytes) -> coordination.CoordAsyncResult[dict[str, Any]]:
-        """Return the capabilities of a member, and since when it has them."""
+        """Return the capabilities of a member, and the times when its node was created and last changed."""
         return self._submit(self._info, group_id, member_id)
 
     def update_capabilities(
@@ -377,7 +377,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
             if membership is None or membership.lost.is_set():
                 raise coordination.MemberNotJoined(group_id, self._member_id)
             data, path = utils.dumps(capabilities), membership.path
-            # kazoo sends a request of any size, and the server ends the connection if it is too large.
+            # kazoo sends a request of any size, and the server ends the connection if the request is too large.
             most = self.client.max_request - _REQUEST_OVERHEAD - len(path.encode())
             if len(data) > most:
                 raise RefusedError(path, f"capabilities of {len(data):,} bytes; one request has room for {most:,}")
@@ -445,7 +445,7 @@ class Driver(coordination.CoordinationDriverCachedRunWatchers):
         return True
 
     def get_leader(self, group_id: bytes) -> coordination.CoordAsyncResult[bytes]:
-        """Return the id of the member that leads; None if none does."""
+        """Return the id of the member that leads; None if no member leads."""
 
         def leader() -> Any:  # tooz's annotation has no None
             found = self._election(group_id).leader()

@@ -13,7 +13,7 @@ def check_files(settings: Mapping[str, Any]) -> None:
     kazoo reads them at each attempt to connect, and treats an error like a server that does not reply.
 
     Args:
-        settings: `ca`, `certfile`, `keyfile` and `keyfile_password`, as far as they are given.
+        settings: `ca`, `certfile`, `keyfile` and `keyfile_password`, whichever are given.
 
     Raises:
         ValueError: a file can't be read, or is not what it must be; the error names the option.

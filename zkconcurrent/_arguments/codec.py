@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Codec(Protocol[T]):
     """Turns items into bytes and back; any object with these two methods is a codec, and `T` is the type of its items.
 
-    A queue, map or value takes the type of its items from its codec. So with a codec of your own, whose methods have
-    annotations, a type checker knows the items.
+    A queue, map or value takes the type of its items from its codec. So if you annotate the methods of your own codec,
+    a type checker knows the type of the items.
     """
 
     def encode(self, item: T, /) -> bytes:
@@ -108,8 +108,8 @@ def _msgpack() -> Any:
 BYTES: Codec[bytes] = _Bytes("BYTES")
 """Items are bytes, and stay as they are: the default of every queue, map and value.
 
-It decides nothing for the program: an item comes back as it was put, and programs in other languages read the same
-bytes. Any other codec decides on a format, so a program must name it.
+It imposes no format: an item comes back as it was put, and programs in other languages read the same
+bytes. Any other codec imposes a format, so a program must choose it explicitly.
 """
 
 TEXT: Codec[str] = _Text("TEXT")
@@ -118,7 +118,7 @@ TEXT: Codec[str] = _Text("TEXT")
 JSON: Codec[Any] = _Json("JSON")
 """Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list.
 
-A type checker knows no more about such an item, unless the program says so: `jobs: Queue[int] = Queue(zk, "/jobs",
+A type checker knows nothing more about the items, unless you declare it: `jobs: Queue[int] = Queue(zk, "/jobs",
 codec=JSON)`.
 """
 

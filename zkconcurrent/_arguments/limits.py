@@ -18,7 +18,7 @@ CHECK_BYTES = 17
 """How many bytes of a request one check takes, besides the path."""
 
 REQUEST_OVERHEAD = 2_048
-"""How many bytes a request may take besides a value and the paths: a thread's name has up to 240 of them."""
+"""How many bytes a request may take besides a value and the paths: a thread's name alone may take 240."""
 
 LONGEST_LABEL = 60
 """The most bytes of UTF-8 in a label: up to 1,000 nodes of one request may contain it, see `_NODE`."""
@@ -46,7 +46,7 @@ def check_int(name: str, value: object) -> int:
 
 
 def is_seconds(value: object) -> bool:
-    """Return whether `threading` takes the value for seconds: a float or an integer, but not a Decimal."""
+    """Return whether `threading` accepts the value as seconds: a float or an integer, but not a Decimal."""
     return hasattr(value, "__float__") and (isinstance(value, float) or hasattr(value, "__index__"))
 
 

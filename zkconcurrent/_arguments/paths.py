@@ -1,14 +1,14 @@
-"""Paths: check them by ZooKeeper's rules before a request is sent, and list the ancestors of one."""
+"""Paths: check them by ZooKeeper's rules before a request is sent, and list a path's ancestors."""
 
 from __future__ import annotations
 
 import re
 
 LONGEST = 2000
-"""The longest path, in bytes of UTF-8: a request with a hundred such paths is far below a server's 1 MB."""
+"""The most bytes of UTF-8 in a path: a request with a hundred such paths is far below a server's 1 MB."""
 
 # Most programs need none of these patterns, so none is compiled before its use.
-# ZooKeeper's own rule (PathUtils): no control characters, surrogates or private use, and none from U+FFF0 to U+FFFF.
+# ZooKeeper's own rule (PathUtils): no control, surrogate or private-use characters, and none from U+FFF0 to U+FFFF.
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 # ZooKeeper counts in UTF-16, where each of these is two surrogates.
 _TWO_OF_UTF_16 = "[\U00010000-\U0010ffff]"

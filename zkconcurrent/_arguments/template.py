@@ -28,7 +28,7 @@ class Field(NamedTuple):
     """One `{...}` of a template.
 
     Attributes:
-        before: the text between the previous field, or the beginning, and this one.
+        before: the text before this field, from the end of the previous field on.
         name: the field as written, such as `user.id`; empty for the text at the end.
         argument: the name of the argument that the field begins with.
         form: the conversion and the format that turn its value into text.
@@ -186,7 +186,7 @@ def _of_decimal(value: decimal.Decimal) -> decimal.Decimal:
 
 
 def _of_datetime(value: datetime.datetime) -> datetime.datetime:
-    """Return an aware datetime in UTC: the same moment in two time zones is one lock."""
+    """Return an aware datetime in UTC: the same moment in two time zones gives one lock."""
     plain = datetime.datetime.combine(_of_date(value), value.timetz())
     return plain if plain.utcoffset() is None else plain.astimezone(datetime.timezone.utc)
 

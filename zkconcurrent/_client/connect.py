@@ -37,7 +37,7 @@ from .secrets import RedactedLog, Secret, credentials, secret
 from .url import Settings, check_lease, meant, parse
 
 PATIENCE = 15.0  # seconds
-# In seconds. An election can take several, and a lease survives an outage of at least 0.42 of this time.
+# In seconds. An election can take several seconds, and a lease survives an outage of at least 0.42 of this time.
 TIMEOUT = 20.0
 _POLL = 0.05  # seconds
 _OF_THIS_PROCESS = (
@@ -48,7 +48,7 @@ _LOCAL = 'it is of a namespace("local"), which is of this process alone; several
 # In seconds. Only a debugger, or a stop of the whole process, can keep this client silent.
 _LOCAL_TIMEOUT = 1_000_000.0
 _CREDENTIALS = "its client has credentials, which a pickle would show"
-# kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
+# By default, kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 
 
@@ -174,7 +174,7 @@ class Client(KazooClient):  # type: ignore[misc]
             return super().start_async()
         except BaseException:
             if not self.handler.running and getattr(self.handler, "_workers", None):
-                # kazoo has started the first of its two workers only: no thread was left for the second, or an
+                # kazoo has started only the first of its two workers: no thread was left for the second, or an
                 # interrupt has struck. kazoo's `stop` would not end that worker now. If the client were started again,
                 # `stop` would wait for it forever.
                 self.handler._running = True
@@ -263,8 +263,8 @@ def connect(
             fraction of the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must
             be below the servers' `jute.maxbuffer`; `log_waits_after`, how many seconds a wait for a lock or permit
             lasts before it is logged, with the holder (30; None for never); and the arguments of
-            `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. None may
-            repeat an option of the URL.
+            `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or `sasl_options`. These
+            may not repeat a URL option.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -292,7 +292,7 @@ def connect(
 def prepare(
     url: str, *, start_timeout: float | None = None, acl: str | Sequence[Any] | None = None, **options: Any
 ) -> tuple[Client, Callable[..., None]]:
-    """Return the client that a URL describes, and the function that starts it; arguments and errors as `connect`.
+    """Return the client that a URL describes, and the function that starts it; takes and raises what `connect` does.
 
     The start function blocks. If the start fails, it closes the client again. Its optional argument is a function that
     returns True when the start is to give up.
@@ -309,7 +309,7 @@ def prepare(
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     retry: dict[str, Any] = dict(RETRY)
     if (sleep := getattr(options.get("handler"), "sleep_func", None)) is not None:
-        # kazoo refuses an event that is not the handler's own.
+        # kazoo refuses a retry whose `sleep_func` is not the handler's.
         retry["sleep_func"] = sleep
     settings = {"connection_retry": retry, "timeout": TIMEOUT, **found, **options}
     check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN), settings.get("survive"))
@@ -345,7 +345,7 @@ def prepare(
         if unknown := sorted(options.keys() - {*known}):
             raise TypeError(f"connect() has no argument {unknown[0]!r}{meant(unknown[0], known)}") from None
         raise
-    # Before its start, so that the library sees its connection from the beginning.
+    # Called before the start, so that the library sees the client's connection from the beginning.
     Transport.of(client)
     client._name = _OF_THIS_PROCESS if of_this_process else _name(url, options, settings)
 
@@ -384,7 +384,7 @@ def is_refused(client: KazooClient) -> bool:
 
 def discard(client: Client) -> None:
     """Stop and close a client, even one that could not start because no thread or descriptor was left for it."""
-    # kazoo can't wake a thread that it has not begun; it stops everything else all the same.
+    # kazoo can't wake a thread that it has not started; it stops everything else all the same.
     with suppress(AttributeError):
         client.stop()
     client.close()
@@ -424,7 +424,7 @@ class LocalRoot:
     Its nodes are removed once the program keeps neither the namespace nor an object of it.
 
     Attributes:
-        path: the path.
+        path: the namespace's path in that service.
     """
 
     def __init__(self) -> None:
@@ -433,7 +433,7 @@ class LocalRoot:
         self.open()
 
     def open(self) -> Client:
-        """Return the client of all local namespaces of this process; begin its service at the first use."""
+        """Return the client of all local namespaces of this process; the first use starts its service."""
         if self._opened_after != this_process.forks:
             check_interpreter()
             server = process.local()
@@ -452,7 +452,7 @@ class LocalRoot:
 def _make_local_client(dial: Callable[[], socket.socket], tick: float) -> Client:
     client = Client(hosts="127.0.0.1", timeout=_LOCAL_TIMEOUT, tick=tick, connection_retry=dict(RETRY))
     client.dial, client._name = dial, _LOCAL
-    # The service's own clock, which stands still while the machine sleeps.
+    # Use the service's own clock, which stands still while the machine sleeps.
     Session.of(client).clock = monotonic
     return client
 
@@ -542,9 +542,9 @@ def _leave_to_parent() -> None:
 _clients: LiveSet[Client] = LiveSet()
 # The clients of unpickled objects, and the one of all local namespaces.
 _by_name: dict[_Name, Client] = {}
-# The numbers of the local namespaces. A forked child counts on, so it never uses a number of its parent's.
+# The numbers of the local namespaces. A forked child counts on, so it never reuses a number from before the fork.
 _numbers = itertools.count(1)
-# The parent's clients, in a forked child. They are kept: garbage collection would close them, and warn.
+# In a forked child, the parent's clients. They are kept: garbage collection would close them, and warn.
 _inherited: list[Client] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)

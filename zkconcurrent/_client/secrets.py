@@ -21,7 +21,7 @@ class Secret(str):
 
 
 def secret(option: str, credential: object) -> Secret:
-    """Return a credential that an option gives.
+    """Return the credential of an option as a `Secret`.
 
     Raises:
         TypeError: it is not a str. The text of any other object, such as "b'...'", would be a wrong password.
@@ -45,13 +45,13 @@ def credentials(auth_data: Iterable[tuple[str, str]]) -> list[tuple[str, Secret]
 
 
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log without the user's password or the session's, which would let others take over the session.
+    """A client's log without the user's password, or the session's, with which others could take over the session.
 
     While no server replies, kazoo logs the same warning for each attempt, some ten in 5 s. Each of these warnings, and
     each address to which kazoo connects, is logged once in `_SAME` seconds; the others are logged at DEBUG.
 
     Attributes:
-        muted: log nothing: the interpreter exits, and closes the client.
+        muted: whether to log nothing, as the interpreter is exiting and closes the client.
     """
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -1,7 +1,7 @@
 """The URL of a service: each part becomes an argument of `kazoo.client.KazooClient`.
 
-An error names the wrong part and shows no text of the URL: a missing or an extra '/' or '@' can make any part of it the
-password. `check_lease` checks the settings of leases from the URL together with those from the arguments.
+An error names the wrong part and shows no text of the URL: with a missing or an extra '/' or '@', the password may be
+in any part. `check_lease` checks the settings of leases from the URL together with those from the arguments.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ def _check_host(n: int, text: str) -> str:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Return a phrase with the known name that an unknown one resembles; empty if it resembles none."""
+    """Return a hint at the known name that an unknown one resembles; empty if there is none."""
     close = difflib.get_close_matches(name, list(names), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _take_options(query: str, found: Settings) -> None:
-    """Add the options, each `name=value`."""
+    """Add the options of a query, each `name=value`, to the settings."""
     for text in query[1:].split("&") if query[1:] else ():
         name, _, value = text.partition("=")
         if name not in _OPTIONS:
@@ -131,7 +131,7 @@ def _take_options(query: str, found: Settings) -> None:
 
 
 def _take_user(text: str | None, sasl: str | None, found: Settings) -> None:
-    """Add the credentials."""
+    """Add the credentials to the settings."""
     if text is None and sasl is None:
         return
     if sasl == "GSSAPI":

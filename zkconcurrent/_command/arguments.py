@@ -1,4 +1,4 @@
-"""The command line: its options and arguments; anything else ends with exit code 64."""
+"""The command line: its options and arguments; a wrong one ends the command with exit code 64."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ Write a script by which the shell completes commands and options. For bash, the 
 in ~/.bashrc reads it; for zsh, the same with zsh in ~/.zshrc."""
 
 
-# Thirty years: the system takes no timeout that is much longer.
+# Thirty years: system calls accept no timeout that is much longer.
 _MOST_SECONDS = 1e9
-# In seconds; `poll` takes no time that is much longer.
+# In seconds; `poll` accepts no timeout that is much longer.
 _SHORTEST_INTERVAL, _LONGEST_INTERVAL = 0.1, 1e6
 
 
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument("--version", action="version", version=__version__)
     commands = whole.add_subparsers(dest="do", metavar="COMMAND", required=True)
     server = _Parser(add_help=False)
-    # Both before and after the command's name; a default of the second parser would replace the first one's value.
+    # Each may stand before or after the command's name. A default in `server` would overwrite a value from `whole`.
     for each, missing in ((whole, None), (server, argparse.SUPPRESS)):
         each.add_argument("--url", metavar="URL", default=missing, help="the server; a password in it shows in `ps`")
         each.add_argument(
@@ -142,7 +142,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--status-fd", type=_count, metavar="FD", help="write a line of JSON there, which says how it ended"
     )
-    # `flock -F`: refused with the reason.
+    # `flock` has this option. Here it is refused, and the error gives the reason.
     run.add_argument("-F", "--no-fork", action="store_true", help=argparse.SUPPRESS)
     run.add_argument("paths", nargs="+", metavar="PATH", help="what to lock; several are locked together")
 
@@ -151,8 +151,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. For `run`, `command` has the words after `--`.
 
     Raises:
-        CommandError: it is wrong.
-        SystemExit: it asked for help.
+        CommandError: the command line is wrong.
+        SystemExit: the command line asks for help.
     """
     words = list(argv)
     command: list[str] = []
@@ -184,7 +184,7 @@ def _check_run(found: argparse.Namespace) -> None:
     if found.until_success and found.once_per is None:
         _refuse("--until-success needs --once-per")
     if found.status_fd is not None:
-        # Not at the top: other systems lack it, and there the command only says that it needs POSIX.
+        # Imported here: other systems lack it, and there the command must still report that it needs POSIX.
         import fcntl
 
         try:
@@ -217,7 +217,8 @@ def server_url(found: argparse.Namespace) -> str:
     """Return the URL of the server.
 
     Raises:
-        CommandError: no URL is given, or it is wrong; or its file, or a file that it names, can't be read.
+        CommandError: no URL is given, or the URL is wrong; or the URL's file, or a file that the URL names, can't be
+            read.
     """
     url: str = os.environ.get(URL, "") if found.url is None else found.url
     if found.url_file is not None:

@@ -1,10 +1,10 @@
 """`break`: ends one identified hold, never whichever hold happens to be first.
 
-The holder's process does not notice at once: it goes on until its next heartbeat, while the next client holds. So the
-command first asks the holder to release, as Curator does, by overwriting the data of its node, and waits. Then it
-deletes that very node, by its name, which no other node ever has. The question and the last line show the token, so
-that resources can refuse late writes: with any token up to the broken hold's or, if others hold beside it, with that
-token alone.
+The holder's process does not notice at once: it goes on until its next heartbeat, while the next client already holds
+the lock. So the command first asks the holder to release, as Curator does, by overwriting the data of its node, and
+waits. Then it deletes that very node, by its name, which no other node ever has. The question and the last line show
+the token, so that resources can refuse late writes: those with this token or a lower one or, if other clients may hold
+at the same time, only those with this token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .outcome import CommandError, Exit, escaped, say, write
 from .server import check_readable, check_there, connected
 
 _REVOKE = b"__REVOKE__"
-"""Curator's `Revoker` writes this into a holder's node; the holder listens if its lock was made revocable."""
+"""Curator's `Revoker` writes this into a holder's node; a holder whose lock was made revocable reacts to it."""
 _WARNING = "its process goes on until its next heartbeat, and others hold meanwhile: end that process first, if you can"
 _GONE = "the hold was gone before: its holder has released it, its session has ended, or somebody else has broken it"
 
@@ -48,7 +48,7 @@ def break_hold(found: Namespace) -> int:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _give_up)
         broken = _end_hold(client, primitive, holder, found.grace)
-    # Other readers, or other holders of permits, may rightly hold with a lower token.
+    # Other readers, or holders of other permits, may rightly hold with a lower token.
     beside = holder.mode in ("read", "permit")
     late = f"with the token {holder.token}" if beside else f"whose token is below {holder.token + 1}"
     # Said first: the write to standard output may fail.
@@ -58,7 +58,7 @@ def break_hold(found: Namespace) -> int:
 
 
 def _holder(found: Namespace, report: TreeReport) -> tuple[PathReport, Contender]:
-    """Return the hold to break, and the primitive.
+    """Return the primitive, and its hold to break.
 
     Raises:
         CommandError: there is no hold to break, or none with the given token; or the command line does not say which.
@@ -100,18 +100,18 @@ def _ask(primitive: PathReport, holder: Contender, report: TreeReport, chroot: s
 
 
 def _give_up(number: int, _: object) -> NoReturn:
-    """Act as on Ctrl-C if the terminal is closed, or the command is asked to end."""
+    """Act as on Ctrl-C: the terminal was closed, or the command was asked to end."""
     raise KeyboardInterrupt(number)
 
 
 def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, grace: float) -> bool:
     """End a hold; return False if it had already ended."""
     if not contender.session:
-        # A detached hold: only its owner or an operator ends it, by a call, and no process is notified.
+        # Only a call by its owner or an operator ends a detached hold, and no process is notified.
         try:
             return DetachedLock(client, primitive.path, contender.owner or "-").force_release(contender.token)
         except ValueError:
-            # It has ended, and a session holds now.
+            # The detached hold has ended, and a session holds the lock now.
             return False
     data = b""
     what = "ask its holder to release"
@@ -120,7 +120,7 @@ def _end_hold(client: KazooClient, primitive: PathReport, contender: Contender, 
         if primitive.kind != "Semaphore":
             changed = threading.Event()
             if contender.revoked:
-                # If the command that asked gives up, it restores the node's data.
+                # If the `break` that asked gives up, it restores the node's data.
                 say(f"its holder was asked to release before; waiting for {grace:g} s")
             else:
                 data, _ = client.get(contender.node)

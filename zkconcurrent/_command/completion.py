@@ -1,4 +1,4 @@
-"""`completion`: a script by which bash and zsh complete commands and options, made of the parser's own tables."""
+"""`completion`: a script by which bash and zsh complete commands and options, generated from the parser."""
 
 from __future__ import annotations
 

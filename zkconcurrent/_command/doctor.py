@@ -1,4 +1,4 @@
-"""`doctor`: checks, from where the programs run, what in a service would make their locks fail or be slow.
+"""`doctor`: checks, on a machine where programs run, what in a service would make their locks fail or slow.
 
 Each check is a line with a level and what to do. The levels are `ok`, `warn` (it works but is not as it should be, or
 it can't be checked) and `fail` (a program would get an error, or its lock would not exclude others). The checks only
@@ -34,9 +34,9 @@ _READS, _WRITES = 21, 5
 _PATIENCE = 2.0
 _PATIENCE_OF_LOCK = 30.0
 _LONGEST_REPLY = 1 << 20  # bytes
-# How many of the unusable paths have a line of their own.
+# At most this many unusable paths get a line of their own.
 _MOST = 20
-# In seconds: NTP keeps any machine's clock within this.
+# In seconds: with NTP, any machine's clock is more accurate than this.
 _MOST_AHEAD = 1.0
 _REFUSED = "not in the whitelist"
 
@@ -49,7 +49,7 @@ class Finding(NamedTuple):
         level: `OK`, `WARN` or `FAIL`.
         text: what was found.
         remedy: what to do; empty if nothing.
-        value: what was found, for programs, if it is a number or a word.
+        value: the finding as a number or a word, for programs; None if it is neither.
     """
 
     name: str
@@ -161,12 +161,12 @@ def _word(host: str, port: int, word: str) -> str:
     """Return a server's reply to a four-letter command.
 
     Raises:
-        OSError: there is none in time.
+        OSError: no reply came in time.
     """
     until, reply = time.monotonic() + _PATIENCE, b""
     with socket.create_connection((host, port), _PATIENCE) as connection:
         connection.sendall(word.encode())
-        # The timeout of a socket begins anew with each byte, and something other than a ZooKeeper may send forever.
+        # A socket's timeout starts again with each byte, and something other than a ZooKeeper may send forever.
         while (left := until - time.monotonic()) > 0 and len(reply) < _LONGEST_REPLY:
             connection.settimeout(left)
             more = connection.recv(65536)
@@ -207,7 +207,7 @@ def _latency(what: str, times: int, request: Callable[[], object], session_timeo
 
 
 def _root(client: Client) -> Iterator[Finding]:
-    """Read what the access rights of the URL's root let this client do."""
+    """Check what the access rights of the URL's root allow this client to do."""
     name = f"access to {client.chroot or '/'}"
     try:
         acls, _ = client.get_acls("/")
@@ -266,7 +266,7 @@ def _paths(client: Client) -> Iterator[Finding]:
 
 
 def _writes(client: Client, session_timeout: float, scratch: str) -> list[Finding]:
-    """Use a lock and a set as a program would; remove what they have made."""
+    """Use a lock and a set as a program would; remove the nodes that they made."""
     if inspect(client, scratch, depth=0).primitives:
         raise CommandError(Exit.USAGE, f"--scratch {scratch}: a lock uses this path; name another one")
     if client.exists("/") is None:
@@ -297,7 +297,7 @@ def _use_lock(client: Client, session_timeout: float, path: str) -> Iterator[Fin
         with lock.hold(_PATIENCE_OF_LOCK):
             pass
 
-    # The first acquire also makes the nodes above.
+    # The first acquire also makes the nodes above the lock, so it is not measured.
     acquire_and_release()
     yield _latency("writes", _WRITES, acquire_and_release, session_timeout)
     ages: list[tuple[float, float]] = []

@@ -1,11 +1,12 @@
 """The guard: a process between `run` and its command, which ends the command in time, whatever becomes of `run`.
 
-It is forked before there is any thread or connection, has a process group of its own, takes no signal, and knows three
-things: the end of the lease, what `run` tells it over a socket, and which of its children have ended. So
+It is forked before there is any thread or connection, has a process group of its own, and blocks all signals but
+SIGCHLD. It knows three things: the end of the lease, what `run` sends over a socket, and which of its children have
+ended. So
 
 * if `run` is stopped, hangs or is cut off, the guard ends the command before the lease ends, by its own clock;
 * if `run` is killed, the socket closes, and the guard kills the command and all that it has started;
-* if the guard is killed, the kernel kills the command, and `run`, a subreaper too, kills the rest.
+* if the guard is killed, the kernel kills the command, and `run`, which is a subreaper too, kills the rest.
 
 The command runs in a third process group. The guard lends it the terminal, and takes the terminal back.
 """
@@ -24,7 +25,7 @@ from typing import Any, NoReturn
 from . import processes
 from .processes import boot_clock
 
-# Also while no lease runs: only a check shows that a process group has ended.
+# The longest pause, even while no lease runs: only a check shows that a process group has ended.
 _POLL = 0.5  # seconds
 _GROUP_POLL = 0.05  # seconds
 _LEFT_AFTER = 1.0  # seconds
@@ -109,7 +110,7 @@ class _Guard:
         self._stops = 0
         self.group = 0
         self.status: int | None = None
-        # When the lease ends; how long the command has after TERM; how long before the lease's end it must be gone.
+        # When the lease ends; the time from TERM to KILL; how long before the lease's end the command must be gone.
         self._end, self._patience, self._spare = float("inf"), 0.0, 0.0
         self._kill_at = float("inf")
         self._doomed = self._refused = False
@@ -180,12 +181,12 @@ class _Guard:
         except PermissionError:
             self._tell_refused()
         except OSError:
-            # It has ended, but the guard has not noticed yet.
+            # The command has ended, but the guard has not noticed yet.
             pass
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
         """Resume the command, unless it has stopped again since `run` last saw it: `stops` counts its stops."""
-        # If the command went on before its stop was seen, that stop would never be seen.
+        # Look for a new stop first: once the command goes on, the system no longer reports the stop.
         self._reap()
         if self.status is None and stops == self._stops:
             self._lent = lend
@@ -254,7 +255,11 @@ class _Guard:
             self._line.send("refused")
 
     def _group_left(self) -> int:
-        """Return the process group to signal, or 0: once the command has ended, its number may soon be reused."""
+        """Return the process group to signal, or 0 for none.
+
+        Once the command has ended, its number may soon be reused. So then the group is signalled only where this
+        process can't find the processes themselves.
+        """
         return self.group if self.status is None or not processes.SEES_ALL else 0
 
     def _reap(self) -> None:
@@ -275,7 +280,7 @@ class _Guard:
         self._line.send("ended", status)
 
     def _is_over(self) -> bool:
-        """Return whether the command has ended and, unless `-o` was given, all that it has left behind."""
+        """Return whether the command has ended and, unless `-o` was given, all processes that it left behind, too."""
         if self.status is None:
             return False
         if self._found.close or not self.group:
@@ -283,7 +288,7 @@ class _Guard:
         if not processes.LINUX:
             return not processes.group_lives(self.group)
         try:
-            # This only looks whether there is a child: `_reap` reaps it.
+            # This only checks whether there is a child; `_reap` reaps it.
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return True
@@ -293,7 +298,7 @@ class _Guard:
         if not self._lent or (self._line.closed and not processes.group_lives(self._caller)):
             # `run` was killed and was alone in its group: the shell takes the terminal, perhaps at this very moment.
             return
-        # The caller's group may have become a background one meanwhile, by the shell's `bg`.
+        # Meanwhile the shell's `bg` may have put the caller's group into the background.
         with suppress(OSError):
             if os.tcgetpgrp(0) == self.group:
                 _lend_terminal(self._caller)
@@ -306,7 +311,7 @@ def _lend_terminal(group: int) -> None:
 
 
 def _execute(command: list[str], environment: dict[str, str], lend: bool, fail: int, mask: set[int]) -> NoReturn:
-    """Become the command, in the forked child."""
+    """Turn the forked child into the command."""
     try:
         os.setpgid(0, 0)
         if lend:
@@ -339,9 +344,9 @@ def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise
-    # Imported here: most commands need not wait for it.
+    # Imported here, as most commands do not need it.
     import shutil
 
-    # A script whose first line names no interpreter.
+    # The command is a script whose first line names no interpreter.
     script = shutil.which(command[0], path=environment.get("PATH")) or command[0]
     os.execve("/bin/sh", ["sh", script, *command[1:]], environment)

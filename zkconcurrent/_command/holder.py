@@ -1,7 +1,7 @@
-"""The thread that holds: it connects, acquires, keeps the hold until the main thread ends it, and releases.
+"""The thread that holds the lock: it connects, acquires, waits for the main thread's order, and releases.
 
 A lock belongs to the thread that acquired it, and each of these calls may wait. So one thread makes all of them. The
-main thread, which has the signals and the clock, only gets their outcomes.
+main thread, which handles the signals and watches the clock, only gets their results.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .processes import boot_clock
 
 HELD = "ZKCONCURRENT_HELD"
 TIMEOUT = 30.0  # seconds
-# The hold survives an outage of this part of the session timeout. The command survives up to a quarter of the
-# timeout and a second less.
+# The hold survives an outage of SURVIVED session timeouts; the URL may lower that to LEAST_SURVIVED. The outage that
+# the command survives is shorter by up to a quarter of the timeout, plus a second.
 SURVIVED, LEAST_SURVIVED = 0.5, 0.4
-# How long `run` waits for the thread once the time is up.
+# How long after the deadline `run` still waits for the thread.
 _LATE = 1.0  # seconds
 
 _Part: TypeAlias = "zkconcurrent.RLock | zkconcurrent.ReadLock | zkconcurrent.WriteLock | zkconcurrent.Semaphore"
@@ -46,7 +46,7 @@ class Holder:
         found: the command line.
         url: the server's URL.
         deadline: when to give up, by `boot_clock`.
-        post: called on any thread with what has happened: a word, and values.
+        post: called on any thread as `post(event, *values)`.
     """
 
     def __init__(self, found: Namespace, url: str, deadline: float, post: Callable[..., None]) -> None:
@@ -100,7 +100,7 @@ class Holder:
         self._orders.put(success)
 
     def lease(self) -> tuple[float, float]:
-        """Return how many seconds the hold has left, and the session timeout: granted or requested, the shorter one."""
+        """Return the seconds that the hold has left, and the granted or the requested timeout, whichever is shorter."""
         assert self._client is not None
         # `survive` is a part of the requested timeout, so the hold lasts no longer if the server grants a longer one.
         timeout = min(self._client.session_timeout or self._timeout, self._timeout)
@@ -121,7 +121,7 @@ class Holder:
             try:
                 lock = self._lock = self._make(client)
             except ValueError as error:
-                # Paths that lie below one another, or more permits than there can be.
+                # One path lies below another, or there are too many permits.
                 raise CommandError(Exit.USAGE, str(error)) from None
             holding = self._holding(lock)
             try:
@@ -174,7 +174,7 @@ class Holder:
             except zkconcurrent.LockLostError as error:
                 self._post("lost", _word(error.cause))
             except RuntimeError:
-                # It was released.
+                # The hold was released.
                 pass
 
     def _make(self, client: zkconcurrent.Client) -> _Part | zkconcurrent.MultiLock:
@@ -183,8 +183,8 @@ class Holder:
         self._outer = _held_outside()
         for path in found.paths:
             for held, _, node in self._outer:
-                # A process that a run with `-o` has left behind goes on without the lock, so look for the node itself.
-                # No two ensembles have a node of that name, while a server may have several names.
+                # A run with `-o` may have ended, and have left this process behind. So look for the run's node itself:
+                # no two ensembles have a node of that name, whereas a server may have several names.
                 if held == f"{client.chroot}{path}" and client.exists(f"{path}/{node}"):
                     raise CommandError(Exit.USAGE, f"{path} is held by a `run` around this one, which waits for it")
         # Permits are left out: they are never certain edges of a deadlock, and their nodes lie elsewhere.
@@ -214,7 +214,7 @@ class Holder:
         """Return the context manager that holds the lock."""
         if self._found.nonblock:
             return lock.hold(blocking=False)
-        # Try even if the deadline has passed: the connection came in time.
+        # Try even if the deadline has passed: the connection was made in time.
         return lock.hold(None if self._deadline == math.inf else max(0.0, self._deadline - boot_clock()))
 
     def _describe(self, held: tuple[zkconcurrent.Held, ...]) -> tuple[dict[str, int], dict[str, str]]:
@@ -222,7 +222,7 @@ class Holder:
         assert self._client is not None
         tokens: dict[str, int] = {}
         entries = list(self._outer)
-        # A MultiLock has an order of its own.
+        # A MultiLock returns its holds in an order of its own.
         self._held = sorted(held, key=lambda each: self._found.paths.index(self._path_of(each)))
         for path, each in zip(self._found.paths, self._held, strict=True):
             tokens[path] = each.fencing_token
@@ -241,7 +241,7 @@ class Holder:
         return held.node.rpartition("/")[0]
 
     def _release(self, holding: AbstractContextManager[object]) -> str | None:
-        """End the block; return the cause if it turns out that the hold had been lost."""
+        """Release the lock; return the cause if the hold turns out to have been lost."""
         try:
             holding.__exit__(None, None, None)
         except zkconcurrent.LockLostError as error:
@@ -254,15 +254,15 @@ def _word(cause: zkconcurrent.LossCause | None) -> str:
 
 
 def _held_outside() -> list[tuple[str, str, str]]:
-    """Return what outer runs hold at least until this process ends: path with the chroot, servers, and node of each."""
+    """Return the holds of outer runs, which may have ended: the path with its chroot, the servers, and the node."""
     try:
         return [(str(path), str(servers), str(node)) for path, servers, node in json.loads(os.environ.get(HELD, ""))]
     except (ValueError, TypeError, RecursionError):
-        # There is no outer run, so the variable is missing; or another program has set it, or cut it.
+        # The variable is missing, as there is no outer run; or another program has set or shortened it.
         return []
 
 
-# How each kind of error ends the command; the first that matches counts. A loss may be noticed just before the mark of
+# The exit code for each kind of error; the first match counts. A loss may be noticed just before the mark of
 # `--once-per` is written, or before the command begins.
 _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
     (zkconcurrent.WaitCancelledError, Exit.NOT_ACQUIRED),
@@ -275,7 +275,7 @@ _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit],
 
 
 def _as_command_error(error: BaseException) -> CommandError:
-    """Return the CommandError that an error stands for."""
+    """Return the CommandError that reports an error."""
     if isinstance(error, CommandError):
         return error
     if lacks_threads(error):

@@ -16,10 +16,10 @@ from .terminal import RED, age, styled, table
 from .watch import repeat
 
 _LONG_WAIT = 60.0  # seconds
-# The most characters that a table, and that a sentence, shows of a text in a node.
+# The most characters of a node's text that a table shows, and that a sentence shows.
 _WIDEST, _LONGEST = 60, 300
 _MOST_HOLDS = 16
-# With --watch, a request that has no reply for this long is an outage; in seconds.
+# In seconds. With --watch, a request that gets no reply for this long counts as an outage.
 _WATCH_PATIENCE = 5.0
 Lines = Callable[[TreeReport, float, str], list[str]]
 
@@ -34,7 +34,7 @@ def ls(found: Namespace) -> int:
             waits_long = [_waits_long(primitive, each, now) for each in primitive.contenders]
             lines = [_row(primitive, each, now, found.watch) for each in primitive.contenders]
             if found.sort == "waiters":
-                # The first contender of each path, which holds if any does.
+                # Show only the first contender of each path, which holds the lock if any does.
                 lines = [{"WAIT": str(len(primitive.waiters)), **lines[0]}]
                 waits_long = [any(waits_long)]
             rows += lines
@@ -157,7 +157,7 @@ def _waits_long(primitive: PathReport, each: Contender, now: float) -> bool:
 
 def _row(primitive: PathReport, each: Contender, now: float, watched: bool) -> dict[str, str]:
     """Return the cells of a contender's line, by their columns."""
-    # Another program writes its address into the node, as Curator does, or the id of a candidate.
+    # Other programs write their address into the node, as Curator does, or the id of a candidate.
     host, text = (each.host, None) if each.pid is not None or _is_address(each.host or "") else (None, each.host)
     first_seen = each.first_seen_holding if watched else None
     held = "held" if first_seen is None else f"held, seen {age(now - first_seen.timestamp())}"
@@ -186,7 +186,7 @@ def _is_address(text: str) -> bool:
 
 
 def _short(text: str, most: int = _WIDEST) -> str:
-    """Cut another program's text, which may have a million characters, for people; JSON has all of it."""
+    """Shorten another program's text, which may have a million characters, for people; JSON has all of it."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -217,7 +217,7 @@ def sentences(primitives: Sequence[PathReport], chroot: str, *, watched: bool = 
             yield escaped(f"    owner {_short(each.owner)}{until}")
         if each.revoked:
             yield "    asked to release: the request has taken the place of what its node told of it"
-        # The timeout limits its wait, which is over once it holds.
+        # The timeout limits the wait, which is over once the contender holds.
         if each.timeout is not None and each.position:
             yield f"    gives up after {each.timeout:.1f} s"
         if each.blocker is not None:

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise CommandError(Exit.USAGE, "this command needs a POSIX system")
         found = parse(sys.argv[1:] if argv is None else argv)
         found.began = began
-        # Each command has its own module, but `show` is in that of `ls`. Only the module that is needed is loaded.
+        # Each command has its own module, except that `show` is in `ls`. Only the module that is needed is loaded.
         module, function = _ELSEWHERE.get(found.do, (found.do, found.do))
         do: Callable[[Namespace], int] = getattr(import_module(f".{module}", __package__), function)
         return do(found)
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Python's own KeyboardInterrupt has no argument; one from a command may carry another signal.
         return die_of(*error.args or (signal.SIGINT,))
     except BrokenPipeError:
-        # Like other programs that write to a `head`: end quietly, by this signal.
+        # End quietly, by this signal, as other programs do whose reader is gone.
         return die_of(signal.SIGPIPE)
     except Exception as error:
         if lacks_threads(error):

@@ -45,7 +45,7 @@ def write(text: str) -> None:
     """Write to standard output.
 
     Raises:
-        CommandError: it can't be written, for example because the disk is full.
+        CommandError: the text can't be written, for example because the disk is full.
         BrokenPipeError: the reader has closed the pipe.
     """
     try:
@@ -54,7 +54,7 @@ def write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        # With the old stream, Python would try again at its exit.
+        # At its exit, Python would try to write to the old stream again.
         sys.stdout = open_null()
         raise CommandError(Exit.NOT_WRITTEN, f"standard output: {error.strerror}") from None
 
@@ -67,7 +67,7 @@ def document(command: str, fields: Mapping[str, object], **more: object) -> str:
 
 def settle_streams() -> None:
     """Make it possible to write any text, in any locale, even if standard output or error is closed."""
-    # None if it is closed.
+    # A stream is None if it is closed.
     sys.stdout, sys.stderr = sys.stdout or open_null(), sys.stderr or open_null()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -75,7 +75,7 @@ def settle_streams() -> None:
 
 
 def open_null() -> TextIO:
-    """Return a stream that keeps nothing."""
+    """Return a stream that discards what is written."""
     return open(os.devnull, "w", encoding="utf-8")
 
 
@@ -90,10 +90,10 @@ def lacks_threads(error: BaseException) -> bool:
 
 
 class CommandError(Exception):
-    """The command ends here.
+    """An error that ends the command.
 
     Attributes:
-        code: its exit code.
+        code: the exit code.
     """
 
     def __init__(self, code: Exit, message: str) -> None:
@@ -107,12 +107,12 @@ class Outcome:
 
     Attributes:
         code: the exit code.
-        outcome: why, in a word.
+        outcome: how the run ended, in a word.
         signal: the signal that ended the command, or made `run` give up; 0 if none did.
-        waited: for how many seconds it waited for the lock.
-        held: for how many seconds it held the lock.
+        waited: how many seconds the run waited for the lock; None if it did not acquire it.
+        held: how many seconds the run held the lock; None if it did not.
         tokens: the fencing tokens, by path.
-        cause: why the lock was lost, a `LossCause`.
+        cause: why the lock was lost: the value of a `LossCause`, `lease_ending` or `unknown`; None if it was not lost.
     """
 
     code: int = Exit.BUG
@@ -143,7 +143,7 @@ class Outcome:
 
 
 def die_of(number: int) -> int:
-    """End this process by a signal; where that is impossible, as in process 1, return the exit code for it."""
+    """End this process by a signal; where that is impossible, as in process 1, return the signal's exit code."""
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)

@@ -1,9 +1,9 @@
-"""The processes below this one: found, signalled and ended, whatever they have done to get away.
+"""Find, signal and end the processes below this one, whatever they have done to get away.
 
 On Linux a *subreaper* is the parent of all orphans below it. So daemons that have left the process group and the
-session of the command are still found, and this process is alone once it has no child. Other systems have no
-subreaper: there, the process group of the command is all that is seen. If /proc is missing, or has the numbers of
-another namespace, as after `unshare --pid --fork` alone, orphans are waited for, but not found.
+session of the command are still found, and once this process has no child, none of them is left. Other systems have no
+subreaper: there, only the process group of the command is seen. If /proc is missing, or shows another namespace, as
+after `unshare --pid --fork` alone, this process waits for orphans, but can't find them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def end_with_parent() -> None:
 
 
 def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
-    """Wait, at most `seconds`, until descriptors can be read or are closed at the other end; return these."""
-    # Not `select`, which takes no descriptor above 1023: this process may have inherited as many open ones.
+    """Wait at most `seconds` until some descriptors can be read, or their other ends are closed; return these."""
+    # Not `select`, which accepts no descriptor above 1023: this process may have inherited that many.
     poll = select.poll()
     for each in descriptors:
         poll.register(each, select.POLLIN)
@@ -61,7 +61,7 @@ def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
 
 
 def can_write(descriptor: int) -> bool:
-    """Return whether a short write would end at once; if the pipe is full, it would wait for the reader."""
+    """Return whether a short write would end at once; into a full pipe, it would wait for the reader."""
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
@@ -87,17 +87,17 @@ def living() -> Iterator[tuple[int, int, int]]:
     """Return the id, parent and group of each process that is not a zombie, on Linux."""
     for folder in os.listdir("/proc") if SEES_ALL else ():
         if folder.isdecimal():
-            # It may end meanwhile.
+            # The process may end meanwhile.
             with suppress(OSError):
                 # The name, in parentheses, may contain anything.
                 fields = _read(folder, "stat").rpartition(b")")[2].split()
-                # If only the first thread has ended, the process looks like a zombie, but other threads work.
+                # If only the first thread has ended, the process looks like a zombie, but its other threads still run.
                 if fields[0] not in (b"Z", b"X") or int(fields[17]) > 1:
                     yield int(folder), int(fields[1]), int(fields[2])
 
 
 def _read(pid: int | str, name: str) -> bytes:
-    # Not by `pathlib`, whose import takes longer than all else here.
+    # Without `pathlib`, whose import takes longer than everything else here.
     with open(f"/proc/{pid}/{name}", "rb") as file:
         return file.read()
 
@@ -108,7 +108,7 @@ def first_environment() -> dict[str, str]:
         entries = [os.fsdecode(entry).partition("=") for entry in reversed(_read("self", "environ").split(b"\0"))]
     except OSError:
         entries = [(name, "=", value) for name, value in os.environ.items()]
-    # An entry may begin with "=", which Python refuses to pass on; of two of the same name, `getenv` finds the first.
+    # Python refuses to pass on an entry that begins with "="; if a name occurs twice, `getenv` finds the first.
     return {name: value for name, equals, value in entries if name and equals}
 
 
@@ -147,8 +147,8 @@ def group_lives(group: int) -> bool:
 def is_orphaned(group: int) -> bool:
     """Return whether no shell could resume the process group after a stop, on Linux.
 
-    Then the kernel does not stop it when it reads the terminal; the read fails. Process 1 of a namespace does not stop
-    either.
+    The kernel does not stop such a group when it reads from the terminal; the read fails. Process 1 of a namespace does
+    not stop either.
     """
     groups = {pid: each for pid, _, each in living()}
     parents = {parent for _, parent, each in living() if each == group}
@@ -173,7 +173,7 @@ def signal_all(group: int, number: int) -> bool:
     for pid in descendants():
         # A process may have ended.
         with suppress(OSError):
-            # The group got the signal as a whole; 0 only checks whether this process may get it.
+            # Members of the group have the signal already; 0 only checks whether they may be signalled.
             refused = _is_refused(os.kill, pid, 0 if os.getpgid(pid) == group else number) or refused
     return refused
 
@@ -184,13 +184,13 @@ def _is_refused(send: Callable[[int, int], None], target: int, number: int) -> b
     except PermissionError:
         return True
     except OSError:
-        # It has ended.
+        # The target has ended.
         pass
     return False
 
 
 def kill_all(group: int) -> dict[int, int]:
-    """Kill a process group, and all below this process until none is left; return the wait status of each child."""
+    """Kill a process group, and all processes below this one until none is left; return each child's wait status."""
     ended: dict[int, int] = {}
     pause = _POLL
     signal_all(group, signal.SIGKILL)

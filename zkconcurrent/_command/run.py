@@ -1,8 +1,9 @@
-"""`zkconcurrent run`: a command runs while a lock is held, and has ended before the lock can be another's.
+"""`zkconcurrent run`: runs a command while it holds a lock, and ends the command before another client can get it.
 
-Three processes and as many process groups: this one, in the caller's group, holds; the guard ends the command in time
-(`guard.py`); and the command. Here one loop gets all events, in one order: signals, what the thread that holds has
-done, what the guard says, and the clock. So no command starts once a signal has come that ends this program.
+There are three processes, each in another process group: this one, in the caller's group, holds the lock; the guard
+(`guard.py`) ends the command in time; the third is the command. One loop here gets all events, in one order: signals,
+results of the thread that holds the lock, messages of the guard, and the clock. So once a signal has come that ends
+this program, no command starts.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ if TYPE_CHECKING:
 RELEASE_PATIENCE = 1.0  # seconds
 CONNECT_PATIENCE = 10.0  # seconds
 LATE = "lease_ending"
-"""The cause if the hold was not lost yet: the guard has ended the command in time."""
+"""The cause if the guard has ended the command in time, before the hold was lost."""
 _TURN = 0.5  # seconds
 # The guard learns of a heartbeat within this part of the session timeout.
 _LEASE_TURN = 1 / 60
 _AGAIN = 0.05  # seconds
-# The command must be gone SPARE session timeouts before the lease ends, but at most MOST_SPARE seconds before.
+# The command must be gone SPARE session timeouts, or MOST_SPARE seconds if that is less, before the lease ends.
 SPARE, MOST_SPARE = 1 / 30, 1.0
-# From TERM to KILL, at most this part of the session timeout.
+# The time from TERM to KILL is at most this part of the session timeout.
 MOST_PATIENCE = 1 / 4
 # These do not end the wait for the lock: by default, they end no program.
 _HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
 # These stop a job.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-# These can't be caught, or come from a fault of this very process, or are set by Python.
+# These can't be caught, come from a fault of this very process, or have a disposition that Python sets.
 _NOT_PASSED_ON = {
     getattr(signal, f"SIG{name}", signal.SIGKILL)
     for name in (
@@ -95,7 +96,7 @@ class _Run:
     """One run.
 
     Attributes:
-        phase: "waiting" for the lock; "leaving": the wait is given up; "running"; "ending": the release; "over".
+        phase: "waiting" for the lock, "leaving" (giving up the wait), "running", "ending" (releasing), or "over".
     """
 
     def __init__(self, found: Namespace, url: str, outcome: Outcome) -> None:
@@ -125,7 +126,7 @@ class _Run:
         # Whether the release also writes the mark of a success.
         self._marks = False
         self._group = 0
-        # Whether a part of the command is another user's, and can't be ended.
+        # Whether a part of the command belongs to another user, and can't be ended.
         self._refused = False
         # How often the command has stopped.
         self._stops = 0
@@ -141,9 +142,9 @@ class _Run:
         self._woken, self._wake = wakeup_pipe()
         for number in {*self._caught, signal.SIGCHLD}:
             signal.signal(number, _note)
-        # Only a background process that writes to a terminal with `tostop` gets it.
+        # Only a background process that writes to a terminal with `tostop` gets this signal.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        # After the fork: from now on there may be threads.
+        # Imported after the fork, as from here on there may be threads.
         from .holder import Holder
 
         deadline = math.inf if found.nonblock else self._deadline
@@ -156,7 +157,7 @@ class _Run:
             os.write(self._wake, b"\0")
 
     def serve(self) -> None:
-        """Go through all phases; the outcome then says what came of it.
+        """Go through all phases, and fill in the outcome.
 
         Raises:
             CommandError: the command did not run.
@@ -245,7 +246,7 @@ class _Run:
             _say_aside(f"waiting for ZooKeeper, which does not answer{self._holder.failures()}")
 
     def _send_lease(self) -> None:
-        """Tell the guard until when the lease runs."""
+        """Tell the guard when the lease ends; kill a guard that hangs."""
         if self._found.on_lost == "ignore":
             return
         left, timeout = self._holder.lease()
@@ -262,10 +263,10 @@ class _Run:
                 os.kill(self._guard, signal.SIGKILL)
 
     def _check_guard(self) -> None:
-        """See whether the guard has ended, or is stopped."""
+        """Resume the guard if it was stopped; end the command if the guard has ended."""
         for pid, status in changed_children():
             if pid != self._guard:
-                # An orphan: this process may be PID 1.
+                # An orphan that this process has adopted.
                 continue
             if os.WIFSTOPPED(status):
                 os.kill(pid, signal.SIGCONT)
@@ -274,7 +275,7 @@ class _Run:
 
     def _without_guard(self) -> None:
         """End the command, as the guard has ended too early."""
-        # Its last messages are still in the socket.
+        # The guard's last messages may still be in the socket.
         for kind, *values in self._line.receive():
             getattr(self, f"_heard_{kind}")(*values)
         if self.phase == "waiting":
@@ -312,11 +313,11 @@ class _Run:
         """Stop like a job until the shell resumes this process; without a shell, the kernel lets it go on at once."""
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         if lent:
-            # The terminal's stop was for the caller's group, but went to the command's. This process stops with its
-            # group: a shell that sees a script stop may resume the job before a second signal is sent.
+            # The terminal's stop was meant for the caller's group, but went to the command's. Stop the whole group with
+            # one signal: a shell that sees a script stop may resume the job before a second signal is sent.
             os.killpg(os.getpgrp(), signal.SIGTSTP)
         else:
-            # To this thread: so it is stopped before the next line.
+            # Sent to this thread, so that it stops before the next line.
             signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
         if signal.SIGTSTP in self._caught:
             signal.signal(signal.SIGTSTP, _note)
@@ -397,12 +398,12 @@ class _Run:
     def _heard_stopped(self, number: int, lent: bool) -> None:
         self._stops += 1
         if number not in _STOPS:
-            # An operator has stopped the command, and may let it go on.
+            # An operator has stopped the command, and may resume it.
             return
         if number == signal.SIGTSTP or not _may_lend():
             if number != signal.SIGTSTP and is_orphaned(os.getpgrp()):
-                # As the kernel does with a stopped job that has lost its shell: otherwise the command would stop again
-                # and again, as fast as it can.
+                # The kernel sends SIGHUP to a stopped job that has lost its shell. Without it, the command would stop
+                # again and again, as fast as it can.
                 self._line.send("signal", signal.SIGHUP)
                 time.sleep(_AGAIN)
             else:
@@ -428,14 +429,14 @@ class _Run:
         self._release()
 
     def _release(self) -> None:
-        """Mark a success, if that counts, and release the lock; wait for a moment until that is done."""
+        """Begin to release the lock, and first to mark a success that counts; limit how long this may take."""
         if self.phase == "ending":
             return
         self.phase = "ending"
         self._outcome.held = None if self._granted == math.inf else boot_clock() - self._granted
         success = self._status == 0 and self._lost is None
         self._marks = success and self._found.until_success
-        # Wait for the mark as long as no other client can hold the lock.
+        # Wait for the mark for as long as no other client can hold the lock.
         patience = max(RELEASE_PATIENCE, self._holder.lease()[0] if self._marks else 0)
         self._deadline = boot_clock() + patience
         self._holder.finish(success=success)
@@ -446,7 +447,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _say_aside(message: str) -> None:
-    """Write a message while the loop goes on: standard error may have no reader, as when a pager waits for a key."""
+    """Write a message on another thread: standard error may not be read, as when a pager waits for a key."""
     # If no thread can be started, the message is left out.
     with suppress(RuntimeError):
         threading.Thread(target=say, args=(message,), daemon=True).start()

@@ -1,4 +1,4 @@
-"""The server, for commands that read: a client that creates nothing, and whose errors end the command."""
+"""A connection for commands that read: its client creates nothing, and its errors end the command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def connected(found: Namespace) -> Iterator[KazooClient]:
     """Connect a client that creates no node, not even its chroot; close it at the end.
 
     Returns:
-        A context manager, whose block has the client. `found.settings` then has the parts of its URL.
+        A context manager that gives its block the client. `found.settings` then has the parts of the URL.
 
     Raises:
         CommandError: the server is out of reach, or refuses.
@@ -38,7 +38,7 @@ def connected(found: Namespace) -> Iterator[KazooClient]:
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     patience = settings.get("start_timeout", PATIENCE)
-    # A request of kazoo's has no timeout: without a connection it waits until the client gives up.
+    # kazoo's requests have no timeout: without a connection, they wait until the client gives up.
     retry = RETRY if getattr(found, "watch", False) else {**RETRY, "deadline": max(_PATIENCE, patience)}
     client, _ = prepare(url, connection_retry=retry)
     client.chroot = settings["chroot"]
@@ -53,7 +53,7 @@ def connected(found: Namespace) -> Iterator[KazooClient]:
             check_connected(client)
             yield client
     except CommandError:
-        # kazoo may say CONNECTED before the server has checked the credentials.
+        # kazoo may report CONNECTED before the server has checked the credentials.
         _check_accepted(client)
         raise
     finally:
@@ -63,10 +63,10 @@ def connected(found: Namespace) -> Iterator[KazooClient]:
 
 
 def check_connected(client: KazooClient) -> None:
-    """Return if there is a connection.
+    """Check that the client is connected.
 
     Raises:
-        CommandError: there is none.
+        CommandError: it is not, or the server refuses the credentials.
     """
     _check_accepted(client)
     if not client.connected:
@@ -80,10 +80,10 @@ def _check_accepted(client: KazooClient) -> None:
 
 @contextmanager
 def command_errors(client: KazooClient) -> Iterator[None]:
-    """Make a context manager that turns an error of ZooKeeper into the end of the command.
+    """Make a context manager that turns an error of ZooKeeper into a CommandError.
 
     Raises:
-        CommandError: its block has raised such an error.
+        CommandError: its block has raised an error of ZooKeeper.
     """
     try:
         yield
@@ -101,10 +101,10 @@ def command_errors(client: KazooClient) -> Iterator[None]:
 
 
 def check_there(client: KazooClient, report: TreeReport) -> None:
-    """Return if the path of a report is there, and can be read.
+    """Check that the path of a report exists and can be read.
 
     Raises:
-        CommandError: it is not.
+        CommandError: it does not exist, or can't be read.
     """
     if report.path in report.unreadable:
         raise CommandError(Exit.REFUSED, "ZooKeeper refuses: this client may not read here")
@@ -113,10 +113,10 @@ def check_there(client: KazooClient, report: TreeReport) -> None:
 
 
 def check_readable(report: TreeReport) -> None:
-    """Return if the primitive at a path could be read as a whole.
+    """Check that the whole primitive of a report could be read.
 
     Raises:
-        CommandError: it could not, so it is not known who is there.
+        CommandError: a part could not be read, so it is unknown who else is there.
     """
     if report.unreadable:
         raise CommandError(Exit.REFUSED, f"{report.unreadable[0]} may not be read by this client")

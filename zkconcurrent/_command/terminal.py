@@ -48,7 +48,7 @@ def table(rows: Sequence[dict[str, str]], *, fits: bool) -> list[str]:
     """Return the lines of a table, the first of which has the columns' names.
 
     Args:
-        rows: the cells of each row, by their columns; all rows have the same.
+        rows: the cells of each row, by column; all rows have the same columns.
         fits: if standard output is a terminal, cut texts in their middle until the lines fit.
     """
     lines = [[*rows[0]], *([*row.values()] for row in rows)] if rows else []
@@ -66,7 +66,7 @@ def table(rows: Sequence[dict[str, str]], *, fits: bool) -> list[str]:
 
 
 def _cut(text: str, width: int) -> str:
-    """Return text without its middle: hosts differ in how they begin, paths in how they end."""
+    """Cut out a text's middle: hosts differ at their beginnings, paths at their ends."""
     if len(text) <= width:
         return text
     kept = width - len("..")

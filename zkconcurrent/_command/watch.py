@@ -1,6 +1,6 @@
 """`--watch`: reads again and again. A terminal shows the newest report; other output gets each changed report.
 
-No reading sets a watch at the server: so nothing is left there, whatever ends the command.
+No reading sets a watch on the server, so nothing is left there, however the command ends.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def repeat(
     seconds: float,
     title: str | None,
 ) -> NoReturn:
-    """Read every few seconds, even after an outage, until the command is interrupted or its output has no reader.
+    """Keep reading every few seconds, through outages, until the command is interrupted or its output has no reader.
 
     Args:
         client: the client.
-        read: reads; its argument is what it returned the time before, or None.
-        text: returns the lines of what was read.
+        read: returns a new report; it is called with the previous report, at first with None.
+        text: returns the lines that show a report.
         seconds: the time between the beginnings of two readings.
-        title: the first line on a terminal; None: a terminal, too, gets each changed report below the last.
+        title: the first line on a terminal; if it is None, a terminal too gets each changed report below the last.
     """
     before: T | None = None
     reached = True
@@ -66,17 +66,17 @@ def repeat(
 
 
 def _show_screen(title: str, lines: Sequence[str]) -> None:
-    """Write lines over those that a terminal shows, as many as fit."""
+    """Overwrite what the terminal shows with as many of the lines as fit."""
     # The last line is the cursor's.
     height = size().lines
     room = max(height - 1, 1)
     if len(lines) >= room:
         more = f"... {len(lines) - room + 2} more lines"
         lines = [*lines[: max(room - 2, 0)], more][: room - 1]
-    # Erase before the text: after a line as wide as the terminal, its last character would be erased.
+    # Erase each line before its text: afterwards, a text as wide as the terminal would lose its last character.
     text = "".join(f"{_END_OF_LINE}{line}\n" for line in (styled(BOLD, escaped(title)), *lines))
     if height < 2:
-        # A new line would scroll the only one away.
+        # A newline would scroll the only line away.
         text = text.removesuffix("\n")
     write(f"{_HOME}{_CUT}{text}{_BELOW}{_WRAP}")
 

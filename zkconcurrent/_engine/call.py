@@ -7,14 +7,14 @@ The driver's promises, which the contract tests check:
 
 1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; no write of a ticket is sent in a later session;
-3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`. What a
-   busy server has not applied is sent again, with the reads behind it;
+3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`. A
+   request that a busy server has not applied is sent again, with the reads behind it;
 4. a wait may end early, never late;
 5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
    before the first wait get their replies, for up to a third of the session timeout while connected. After its
    deadline, a recipe has a moment to clean up; then the deadline is raised again;
-6. a recipe that ends with an exception, or by its deadline, leaves nothing: the tickets it began are discarded, and the
-   client's next recipe at the path does not see their nodes;
+6. a recipe that ends with an exception, or by its deadline, leaves nothing behind: the tickets it began are discarded,
+   and the client's next recipe at the path does not see their nodes;
 7. no recipe runs on kazoo's own threads.
 """
 
@@ -45,7 +45,7 @@ _UNLIMITED = Patience()
 
 
 class HoldStore(Protocol):
-    """Keeps holds."""
+    """The holds at a path, as far as a call needs them."""
 
     def forget_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned."""
@@ -63,18 +63,18 @@ class Call:
         deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
             thread's call.
         finished: the call was abandoned, or has left its hand-off.
-        path_state: the path's state, if this call takes or ends a hold there; otherwise None.
+        path_state: the path's state, if this call acquires or ends a hold there; otherwise None.
         settled: the call has sent or given up all its requests, so that no thread waits for this call.
         max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for no
             limit.
         patience: until when the present recipe, or the last one, may wait.
-        refused: the container that the servers have refused to make.
+        refused: the path of the container that the servers have refused to make; None if there is none.
         story: what is reported to listeners about the acquire that it makes; None without listeners.
         long_wait: the wait for a lock or permits that is logged if it lasts long.
-        check: when the wait is searched for a deadlock, if its owner holds something.
+        check: when to search for a deadlock around the wait, if the waiting owner holds something.
         label: the label of the lock that it acquires.
         for_block: a `with` block outside of generators acquires, so only the owner will release.
-        of_library: the call is the work of a thread of the library, and no caller waits for it.
+        of_library: a thread of the library makes the call, and no caller waits for it.
         waiter: for a wait without a `long_wait`, the thread or task that waits, and since when, by the clock of
             deadlines.
         owned_locks: the session's lock, if a signal handler or a finalizer makes this call on top of a frame that has
@@ -123,10 +123,10 @@ class Call:
         return wait(self, steps)
 
     def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
-        """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
+        """Begin the call; `wake` ends its sleep, and is also called at each change of the connection."""
         self.wake, self.deserted = wake, deserted
         self.session.calls.add(self)
-        # No step begins to wait with the lock: this call is made on top of a frame that was interrupted.
+        # No step waits while it has the lock. So if this thread has it, this call runs on top of an interrupted frame.
         self.owned_locks = (self.session.lock,) if self.session.has_lock() else ()
 
     def end(self) -> None:
@@ -138,12 +138,12 @@ class Call:
         self._leaves_clean_up = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
-        """Run a recipe; return its result, or None if the deadline passed before.
+        """Run a recipe; return its result, or None if the deadline passed first.
 
         Args:
             recipe: the recipe.
             deadline: when its waiting ends.
-            since: when the patience for its first replies began; now, if not given.
+            since: when the patience for its first replies began; now, unless given.
         """
         session = self.session
         session.check_usable(self.path)
@@ -234,11 +234,11 @@ class Call:
     # -- its nodes -----------------------------------------------------------------------------------------------
 
     def _delete_first(self) -> Steps[None]:
-        """Have the nodes that this client has abandoned at the path deleted before the recipe reads.
+        """Before the recipe reads, delete the nodes that this client has abandoned at the path.
 
         Otherwise the recipe would count them as contenders. If the name of such a node is not known yet, this waits for
-        a `sync`. Before its reply come the replies to the node's create and to the listing that looks for the node, and
-        one of these has the delete sent.
+        a `sync`. The replies to the node's create, and to the listing that looks for the node, come before the reply to
+        the `sync`, and one of them has the delete sent.
         """
         session = self.session
         if not session.link.connected:
@@ -263,7 +263,7 @@ class Call:
                 yield from self.gone(ticket, held=held)
 
     def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
-        """Wait until a discarded ticket's node, a hold's if `held`, is gone; only briefly, as the keeper continues."""
+        """Wait, but not for long, until a discarded ticket's node (a hold's, if `held`) is gone; the keeper goes on."""
         session = self.session
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():
             return
@@ -294,7 +294,7 @@ class Call:
             yield from self.park(session.now() + POLL_INTERVAL)
 
     def await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
-        """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while that is above 0."""
+        """Wait until a node that the ticket awaits may be gone or changed; with `left`, only while that is above 0."""
         try:
             check_not_interrupted(self)
         except ClientError:
@@ -310,7 +310,7 @@ class Call:
             yield from self.park(math.inf if left is None else self.session.now() + min(pause, CLOCK_POLL_INTERVAL))
 
     def _note_waiter(self) -> None:
-        """Note who waits, for `inspect()`: only here, as most calls never wait for anything but replies."""
+        """Note who waits, for `inspect()`; not earlier, as most calls never wait for anything but replies."""
         if self.long_wait is None and self.waiter is None and not self.of_library:
             owner = self.session.identity() if self.deserted is None else of_caller()
             self.waiter = owner, self.session.now()

@@ -1,17 +1,17 @@
 """The state that all parts of one client's engine share: link, clock, lock, and the work posted by kazoo's threads.
 
 Threads. The program's threads and tasks run recipes, change the state with the session's lock, and send requests. The
-keeper does what is due. kazoo's connection thread takes replies and events, and *posts* what these change: it does that
-at once if the lock is free, and waits for the lock for a moment at most.
+keeper does what is due. kazoo's connection thread takes replies and events, and *posts* the work that these cause: it
+does the work at once if the lock is free, and waits for the lock for a moment at most.
 
 Interrupts. A signal handler or a finalizer may run on top of any line of a thread, also where the thread has the lock.
 If it then calls the library and waits there, its call lends the lock for the time of each sleep (`_sleep` in
 `_runtime/wait_loops.py`): other threads, for one of which it may be waiting, see the same half-done step as the
-handler. So each step may be done again from its start, by whoever comes next, and a step on top of another one never
-undoes it: rules R1 to R4 of `_runtime/interrupts.py`.
+handler. So the next thread can repeat each step from its start, and a step that runs on top of another one never undoes
+it: rules R1 to R4 of `_runtime/interrupts.py`.
 
-Without the lock, threads read what `ClientState.registry` lists; change deques, dicts and live sets by single steps
-(R4); and kazoo's connection thread alone writes leases, and the ways to a grant.
+Without the lock, threads read what the text on `ClientState.registry` lists, and change deques, dicts and live sets by
+single steps (R4). Only kazoo's connection thread writes the leases and the ways to a grant, also without the lock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNANSWERED = 10.0  # seconds
 
 
 def log_all(unlogged: deque[Callable[[], None]]) -> None:
-    """Make the calls that log what is left to log; suppress the errors of the program's log handlers."""
+    """Log what is left to log; suppress the errors of the program's log handlers."""
     while unlogged:
         with suppress(Exception):
             unlogged.popleft()()
@@ -47,8 +47,8 @@ class ClientState:
 
     Attributes:
         link: the connection to ZooKeeper.
-        registry: the record of this client's nodes there. Invariant: it is changed with `lock` held, but for the
-            ways that `note_event` changes. Read without the lock: `session`, `lease`, whether `lost` is empty,
+        registry: the record of this client's nodes there. Invariant: it is changed only with `lock` held, except for
+            the ways, which `note_event` changes. Read without the lock: `session`, `lease`, whether `lost` is empty,
             whether `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines. Tests and the simulation inject their own.
         time: the clock of leases, which is also the link's; tests and the simulation set it by `clock`.
@@ -59,9 +59,9 @@ class ClientState:
         exiting: the interpreter is exiting, and no call acquires any more.
         refusal: why no call may be made any more, if `forked` or `exiting`; None while calls may be made.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
-        longest_reply: how long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection.
+        longest_reply: how long a reply can take, in seconds; after a session timeout, kazoo has dropped the connection.
         reply_patience: how long a call waits for a reply for which its caller's timeout leaves no time, in seconds.
-        posted: the work of kazoo's threads, in order; the thread that has the lock does it.
+        posted: the work that kazoo's threads have posted, in order; the thread that has the lock does it.
         keepers_sleep: the event on which the keeper sleeps.
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
             kept from being abandoned does not stay here.
@@ -98,7 +98,7 @@ class ClientState:
         self.time = self.link.transport.opening.clock = clock
 
     def reply_limit(self) -> float:
-        """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
+        """Return by when a reply has come, unless kazoo has dropped the connection or lost the request."""
         return self.now() + self.longest_reply
 
     def negotiated(self, timeout: float) -> None:
@@ -147,8 +147,9 @@ class ClientState:
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
 
-        A thread that has the lock may be suspended, with a signal handler on top of it that waits for this one. So this
-        waits for the lock for a moment only; then the keeper does the work, or the next thread that has the lock.
+        A thread that has the lock may be suspended, with a signal handler on top of it that waits for the calling
+        thread. So this method waits for the lock for a moment only; after that, the keeper or the next thread that has
+        the lock does the work.
         """
         lock = self.lock
         if not self.posted and lock.acquire(False):  # the usual case
@@ -200,8 +201,8 @@ class ClientState:
                 # A signal handler that interrupted this thread has done all of it.
                 return
             self._run(act)
-            # R2, R3: work interrupted before this line is done again, perhaps by a signal handler on top, or by a
-            # thread to which the handler lends the lock. `suppress` would cost more, on every reply.
+            # R2, R3: if an interrupt comes before this line, the work is done again, perhaps by a signal handler on
+            # top, or by a thread to which the handler lends the lock. `suppress` would cost more, on every reply.
             try:  # noqa: SIM105
                 posted.remove(act)
             except ValueError:

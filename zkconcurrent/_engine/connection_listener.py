@@ -26,12 +26,12 @@ class Listener:
 
     Args:
         client: the session.
-        began: called, with the session's lock held, with the lease of a session that has begun, or goes on.
-        ended: called, with the session's lock held, with the lease of a session that is over.
+        began: called with the lease of a session that has begun, or goes on; the session's lock is held.
+        ended: called with the lease of a session that is over; the session's lock is held.
 
     Attributes:
-        own_changed: called, with the session's lock held, with a ticket whose node had an event, and whether the event
-            is the node's deletion.
+        own_changed: called with a ticket whose node had an event, and with whether the event is the node's deletion;
+            the session's lock is held.
     """
 
     own_changed: Callable[..., None]
@@ -45,7 +45,7 @@ class Listener:
         self._client = client
         self._began = began
         self._ended = ended
-        # When this first found that the client has never been connected; infinity after it has logged that.
+        # When `hint` first found that the client has never been connected; infinity after `hint` has logged that.
         self._tries_since: float | None = None
 
     def start(self) -> None:
@@ -89,13 +89,13 @@ class Listener:
             return
         client.negotiated(lease.timeout)
         if client.registry.lease.session not in (0, lease.session):
-            # Before any other request of the new session.
+            # This goes before any other request of the new session.
             client.link.make_chroot()
         client.post(partial(self._began, lease))
 
     @of_library
     def on_event(self, event: Any) -> None:
-        """Take a watch event. All watches share this one watcher, so a node has it once at most."""
+        """Take a watch event. All watches share this one watcher, so that no node has two of them."""
         self._client.post(partial(self._client.registry.note_change, event.path))
 
     def _on_raw_event(self, path: str, deleted: bool) -> None:

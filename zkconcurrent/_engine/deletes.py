@@ -3,10 +3,10 @@
 The life of a delete:
 
 * It is sent at once if possible, otherwise by the keeper, or by the next call at its path.
-* Its reply says that the node is gone. If the first attempt finds no node, another client has deleted the node before.
+* Its reply shows that the node is gone. If the first attempt finds no node, another client has deleted it already.
 * If the connection is lost, the ticket stays in `Registry.deletes`, and the releasing call returns. In the same session
   the keeper sends the delete again after the reconnect. If the session has ended, the server has removed the node.
-* If no reply comes for a session timeout, the keeper sends it again.
+* If no reply comes for a session timeout, the keeper sends the delete again.
 
 If the reply to a create was lost, the name of the node is unknown: a listing behind a `sync` shows it.
 """
@@ -40,7 +40,8 @@ class Deletes:
         """Forget which deletes were sent, as the connection is a new one.
 
         This makes a new dictionary and leaves the old one alone. The connection may change in a signal handler that has
-        interrupted a thread between a delete and the record of it, and that record must not count for the new one.
+        interrupted a thread after it sent a delete and before it recorded that; the record must not count for the new
+        connection.
         """
         self.last_tried = {}
 
@@ -110,14 +111,14 @@ class Deletes:
         ticket.deletes += 1
         reply = HandledReply(on_reply, post=client.post)
         client.link.delete(ticket.node, reply)
-        # The send is recorded only now: if an interrupt comes before it, the delete must not seem to be sent. A send
-        # that failed at once is recorded too: otherwise the keeper would repeat it without a pause, until it knows that
-        # the connection or session is over.
+        # The send is recorded afterwards: if an interrupt prevents the send, the delete must not seem to be sent.
+        # A send that failed at once is recorded too: otherwise the keeper would repeat it without a pause, until it
+        # knows that the connection or session is over.
         if ticket.prefix in client.registry.deletes:
             last_tried[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
-        """Delete a node that may exist. Its create was sent before, so a listing behind a sync shows it."""
+        """Delete a node that may exist. Its create was sent already, so a listing behind a sync shows it."""
         client, last_tried = self._client, self.last_tried
         synced = HandledReply(lambda _: None)
 
@@ -148,13 +149,13 @@ class Deletes:
         ticket.on_change()
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
-        """Leave a failed delete to the keeper; a refused one waits for a while."""
+        """Leave a failed delete to the keeper, which repeats a refused delete only after a session timeout."""
         failed = failure(error, ticket.path)
         if isinstance(failed, ConnectionLost):
             self.last_tried.pop(ticket.prefix, None)
             if isinstance(failed, Busy) and ticket.name is not None:
                 # A busy server has deleted nothing, so this attempt does not count: if the next one finds no node,
-                # another client has deleted it.
+                # another client has deleted the node.
                 ticket.deletes -= 1
         elif isinstance(failed, RefusedError) and ticket.refusal is None:
             if isinstance(error, kazoo_errors.NoAuthError):

@@ -1,10 +1,10 @@
 """The heartbeat renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
 A *proof* is one `multi` with a check of every node that holds or waits, sent as soon as a `sync` before it is answered.
-The `multi` is a write, so it proves the lease, and it shows which node is missing. Each costs a transaction of the
-ensemble. So the keeper sends one only when it is due: while the client holds, once in each `Lease.spacing`, at the time
-that `Lease.due` computes; while it only waits, every third of the session timeout, or more often if the session is a
-long one; and while a waiter or a new hold needs the connection's first proof, as soon as that can prove something.
+The `multi` is a write, so it proves the lease, and it shows which node is missing. Each proof costs a transaction of
+the ensemble. So the keeper sends one only when it is due: while the client holds, once in each `Lease.spacing`, at the
+time that `Lease.due` computes; while it only waits, every third of the session timeout, or more often if the session is
+a long one; and while a waiter or a new hold needs the connection's first proof, as soon as that can prove something.
 
 In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
 older request that a later proof needs. The first of these after a grant also sets a watch on the node of the hold. So
@@ -15,12 +15,12 @@ waiters, in place of kazoo's ping. So the first hold finds a request old enough 
 A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
 the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
 for which the client waits exist; if one does not, the next heartbeat asks again. If the damaged server is elected, all
-servers may show the node again, except one whose copy diverges from that. So on each connection the keeper lists the
-paths where this client has deleted nodes lately.
+servers may show the node again, except a server whose copy diverges from the leader's. So on each connection the keeper
+lists the paths where this client has deleted nodes lately.
 
 A change of a node uses up the watch of a client that may not read the node at that moment, but the server sends that
-client no event. So once a minute, all waiters for anything but the end of a node look again: they get what they have
-missed, or the error.
+client no event. So once a minute, all waiters look again, except those that wait for the end of a node: they find what
+they have missed, or get the error.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Heartbeat:
         self._silent_since = 0.0
         # The connection was cut, and the next has not been opened yet.
         self._cut = False
-        # When the last request was sent, when the last regular beat was, and the last beat that a proof followed.
+        # When the last request was sent, when the last regular beat was, and when the last beat was that a proof
+        # followed.
         self._sent = self._last = self._checked = -math.inf
         # Until when a create may still arrive, by path.
         self._in_doubt: dict[str, float] = {}
@@ -80,7 +81,7 @@ class Heartbeat:
         self._asked_leader = -math.inf
         # When all waiters were last made to look again; they also look on each new connection.
         self._looked_again = -math.inf
-        # The awaited nodes that the leader lacked at an earlier question.
+        # The awaited nodes that the leader lacked when the keeper asked earlier.
         self._unknown: set[str] = set()
         # The paths that the keeper still has to list on this connection.
         self._unlisted: set[str] = set()
@@ -90,7 +91,8 @@ class Heartbeat:
         self._unanswered.clear()
         self._cut = False
         self._last = self._checked = -math.inf
-        # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
+        # A server's copy diverges when the server restarts, so the leader is asked already after a third of the
+        # timeout.
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._looked_again = self._client.clock()
         self._unknown.clear()
@@ -103,7 +105,7 @@ class Heartbeat:
         self._client.wake_keeper()
 
     def watch_for_late_create(self, path: str) -> None:
-        """Watch a path for a while: a create may be applied after its recipe has looked for its node there."""
+        """Watch a path for a while: a create may be applied there after its recipe has looked for the node."""
         self._in_doubt[path] = self._client.clock() + LATE_CREATE_WATCH * self._client.timeout
 
     def overdue(self, now: float) -> bool:
@@ -113,8 +115,8 @@ class Heartbeat:
     def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
 
-        A connection that is slow, or has many replies or a large one to deliver, is kept: a new one would have to ask
-        for all of them again.
+        A connection that is slow, or has many replies or a large one to deliver, is kept: on a new one, all these
+        replies would have to be requested again.
 
         Returns:
             After how many seconds, at most, to call again.
@@ -130,8 +132,8 @@ class Heartbeat:
         if self._last + self._pause() <= now:
             # Proofs do not shift the beats: a later proof needs each beat as its older request (q).
             self._last = now
-        # The opening of a connection is itself a q. And while proofs are wanted soon, each proof is the X of the next:
-        # on a slow link, one more round trip could be too long.
+        # The opening of a connection is itself a q (see `session_lease`). While proofs are wanted soon, each proof is
+        # the X of the next: on a slow link, one more round trip could be too long.
         at_once = self._checked == -math.inf or self._proof_is_wanted()
         if proof <= now or not client.registry.known():
             self._checked = now
@@ -152,7 +154,7 @@ class Heartbeat:
         return min(self._client.timeout / 3, LONGEST_SPACING)
 
     def _next_proof(self) -> float:
-        """Return when the next proof is to be begun."""
+        """Return when to begin the next proof."""
         registry = self._client.registry
         lease = registry.lease
         if not registry.known():
@@ -162,7 +164,7 @@ class Heartbeat:
         # A proof that proved no more than the last is not repeated at once.
         soon = self._sent + lease.beat / 10
         if self._proof_is_wanted():
-            # A write before that may prove what the opening of the connection does.
+            # A write sent earlier may prove no more than the opening of the connection does.
             return max(soon, min(lease.renewable, self._sent + lease.beat))
         if self._holds():
             # The client's other writes prove the lease, too, but do not check its nodes.
@@ -251,7 +253,7 @@ class Heartbeat:
             ticket.watched = False
         elif reply.error is None and reply.value[0] == REVOKED:
             version = reply.value[1].version
-            # A new connection reads the same request to let go again.
+            # On a new connection, the same request to let go is read again.
             if ticket.state is State.HELD and ticket.asked_at != version and self._asked(ticket):
                 ticket.asked_at = version
 
@@ -271,7 +273,7 @@ class Heartbeat:
             self.hurry()
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
-        """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""
+        """Split a list of nodes into parts that are checked together, so that no request is too large to be sent."""
         link = self._client.link
         first = size = 0
         for n, node in enumerate(nodes):
@@ -335,7 +337,7 @@ class Heartbeat:
         return True
 
     def _ask_leader(self) -> None:
-        """Ask whether the leader has the nodes whose end waiters wait for."""
+        """Ask the leader whether it still has the nodes whose end the waiters wait for."""
         registry = self._client.registry
         shown = registry.shown()[:MOST_ASKED]
         self._unknown.intersection_update(shown)
@@ -350,7 +352,7 @@ class Heartbeat:
             self._client.link.check(asked, HandledReply(partial(on_reply, asked=asked), post=self._client.post))
 
     def _doubt_server(self, node: str) -> None:
-        """Have waiters look again for a node that the leader does not have; the second time, leave the server."""
+        """Have those who wait for a node that the leader lacks look again; the second time, leave the server."""
         client = self._client
         if node not in self._unknown:
             self._unknown.add(node)

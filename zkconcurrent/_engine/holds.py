@@ -37,12 +37,12 @@ class Hold:
     """A granted ticket, and the thread that owns it.
 
     Attributes:
-        ticket: the node; `State.HELD` for as long as it is held.
+        ticket: the ticket of its node; the ticket's state is `State.HELD` while the hold lasts.
         role: the role in which it was acquired, if the path has several roles.
         owner: the thread that acquired it.
         path: the path of the primitive.
-        location: the full path of its queue, and the servers, if only its owner ends it; otherwise None.
-        depth: how many of its acquires are not released.
+        location: the full path of its queue, and the servers, if only the owner ends the hold; otherwise None.
+        depth: how many of its acquires have not been released.
         loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
         lent: leads a generator that has one of the levels to this hold; None if all levels are the owner's.
@@ -68,11 +68,11 @@ class Hold:
 
     @property
     def owned(self) -> bool:
-        """Whether only its owner ends it."""
+        """Whether only the owner ends the hold."""
         return self.location is not None
 
     def is_at(self, location: Location) -> bool:
-        """Return whether only its owner ends it, and it has the path of `location`, perhaps by other server names."""
+        """Return whether only the owner ends the hold, and its path is that of `location`; server names may differ."""
         return self.location is not None and self.location[0] == location[0]
 
 
@@ -90,7 +90,8 @@ class Lent:
 def owned_by(owner: int) -> Iterator[Hold]:
     """Yield the holds that only `owner` ends, in whichever client of this process.
 
-    Each acquire of the owner asks for the first few, so this looks only at what it yields: there may be thousands.
+    Each acquire of the owner asks for the first few only. So this checks no more holds than it has to: there may be
+    thousands.
     """
     holds: dict[str, Hold] = holds_of(owner)
     # Not `items()`, as a list of them makes new tuples: the garbage collector might run, and drop a hold.
@@ -109,7 +110,7 @@ class Possession(NamedTuple):
         mode: what it is, in a word.
         token: its fencing token, or the creation zxid of its node.
         owner: the thread or task that has it; None if it is the client's.
-        held_for: for how many seconds it has lasted.
+        held_for: how many seconds it has lasted.
     """
 
     mode: str
@@ -122,14 +123,14 @@ class Revocable(Protocol):
     """A lock whose user wants to know when a client asks the holder to let go."""
 
     def _start_on_revoke(self) -> None:
-        """Call `on_revoke` on a thread of its own; errors as `LossObserver._start_on_lost`."""
+        """Call `on_revoke` on a thread of its own; for errors, see `LossObserver._start_on_lost`."""
 
 
 class Keeping(Protocol):
     """An object that shows `inspect()` what it keeps. `_kept` may be called at any moment, on any thread."""
 
     def _kept(self) -> Iterable[Possession]:
-        """Return what it keeps."""
+        """Return what it keeps on the server."""
 
 
 class TaskHold(Hold):
@@ -153,7 +154,7 @@ class TaskHold(Hold):
 
     @property
     def depth(self) -> int:
-        """How many of its acquires are not released."""
+        """How many of its acquires have not been released."""
         return self._depth
 
     @depth.setter
@@ -174,7 +175,7 @@ class PathState:
 
     Attributes:
         holds: the live holds, and the lost holds that their threads have not settled: for each role a dictionary. The
-            key is the owner's number, times -1 if a generator has a level; or, where a thread may have several holds,
+            key is the owner's number, negated if a generator has a level; or, where a thread may have several holds,
             the ticket's prefix.
         lends: whether a generator has ever had a level of a hold here.
         next_loss: the loss of the next hold, by role.
@@ -190,7 +191,7 @@ class PathState:
         holders: the holders in this client's last listing.
         notes: how often calls that change `last_seen`, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
-        grants: how often a grant to this client has shown an upper bound of `elsewhere`.
+        grants: how many grants to this client have shown an upper bound of `elsewhere`.
         most: the last such bound.
     """
 
@@ -229,7 +230,7 @@ class PathState:
         return self.session.link.location(self.path)
 
     def leave_receipts(self) -> None:
-        """Leave this path's receipts, if no call uses them, to be deleted: the client is about to end."""
+        """Give up this path's receipts that no call uses, to be deleted: the client is about to end."""
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
@@ -290,7 +291,7 @@ class PathState:
         return hold
 
     def new_holds(self, tickets: Sequence[Ticket], role: str, owner: int, size: int) -> None:
-        """Make tickets, granted of `size` permits, holds of `owner` beside its others; they are lost together."""
+        """Turn tickets, granted from `size` permits, into further holds of `owner`; they are lost together."""
         with self.session.lock:
             for before in self.all(role):
                 if before.owner == owner and before.ticket.state is State.LOST:
@@ -329,7 +330,7 @@ class PathState:
                 self.drop(left)
 
     def claim(self, hold: Hold, claimant: int) -> bool:
-        """Let one thread end the hold; return whether it is `claimant`."""
+        """Let only one thread end the hold; return whether that thread is `claimant`."""
         if hold.claimant is None:
             with self.session.lock:
                 if hold.claimant is None:
@@ -345,7 +346,7 @@ class PathState:
             self.tell_lost(hold.ticket)
 
     def _keep(self, hold: Hold) -> None:
-        """Let the owner have the hold; `drop` undoes this."""
+        """Record the hold as its owner's; `drop` undoes this."""
         self.holds[hold.role][hold.owner if hold.lent is None else -hold.owner] = hold
         if hold.location is not None:
             holds_of(hold.owner)[hold.ticket.prefix] = hold
@@ -359,14 +360,14 @@ class PathState:
         with self.session.lock:
             holds_of(hold.owner).pop(hold.ticket.prefix, None)
             hold.lent, lent.hold, hold.location, self.lends = lent, hold, None, True
-            # This keeps the state alive. A generator in a cycle ends after what only the cycle keeps has been
-            # finalized.
+            # This keeps the state alive. A generator in a reference cycle ends only after the objects that only the
+            # cycle keeps alive have been finalized.
             hold.ticket.observer = lambda: self.tell_lost
             self._keep(hold)
             self.holds[hold.role].pop(hold.owner, None)
 
     def lend_again(self, before: Hold, now: Hold | None) -> None:
-        """Let a generator have a level of the hold that a condition's wait has put in the place of its hold."""
+        """Give a generator a level of the new hold, if a condition's wait has replaced its old one."""
         if before.lent is not None and now is not None and now is not before:
             self.lend(now, before.lent)
 
@@ -392,7 +393,7 @@ class PathState:
             return True
 
     def has(self, hold: Hold) -> bool:
-        """Return whether the hold was not dropped yet."""
+        """Return whether the hold is still recorded."""
         return hold in list(self.holds[hold.role].values())
 
     def drop(self, hold: Hold) -> None:
@@ -409,20 +410,20 @@ class PathState:
                 self.handoff.wake_next()
 
     def forget_tickets(self, tickets: Sequence[Ticket]) -> None:
-        """Forget the holds of an abandoned call, lost or not, and those of which only the release remained."""
+        """Forget the holds of an abandoned call, lost or not, and all holds whose tickets are discarded."""
         with self.session.lock:
             for hold in all_holds(self.holds):
                 if hold.ticket in tickets or hold.ticket.state is State.DISCARDED:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
-        """Report the loss of the ticket's hold, once. `on_lost` is called on threads of its own."""
+        """Report the loss of the ticket's hold, once. Each `on_lost` is called on a thread of its own."""
         hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
             self._note_loss(hold)
 
     def tell_asked(self, ticket: Ticket) -> bool:
-        """Report that a client asks the holder to let go, on threads of their own; with the session's lock held.
+        """Have each `on_revoke` called, as a client asks the holder to let go; with the session's lock held.
 
         Returns:
             Whether there is a holder. Otherwise the node is about to become a hold, and is then read again.
@@ -456,7 +457,7 @@ class PathState:
 
     def _note_loss(self, hold: Hold) -> None:
         with self.session.lock:
-            # R3: an interrupt may have struck an earlier call of this in its middle.
+            # R3: an interrupt may have cut an earlier call short.
             hold.loss.set()
             if not hold.loss.reported:
                 if self.handoff is not None:
@@ -493,7 +494,7 @@ class PathState:
         return bool(held)
 
     def end_blocks_of(self, hold: Hold) -> None:
-        """Note that a task was thrown away in a wait that had given up its hold: its blocks end after this."""
+        """Note that a task was thrown away in a wait that had given up the hold; the task's blocks end after this."""
         # Otherwise the wait has its hold again, and `end_owner` notes the blocks.
         if self.own(hold.role, hold.owner) is None:
             self._blocks.extend([0] * hold.depth)
@@ -520,7 +521,7 @@ def all_holds(holds: Holds) -> list[Hold]:
 def _drop_collected(dropped: deque[LeftTickets], path: str, holds: Holds) -> None:
     """Finalize a path's state: only queue the work, as a finalizer may run anywhere."""
     for hold in all_holds(holds):
-        # The owner can't end the hold any more, so it must not pass for one that the owner waits for.
+        # The owner can't end the hold any more, so `owned_by` must not yield it.
         holds_of(hold.owner).pop(hold.ticket.prefix, None)
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
     why = f"the last object of {path!r} was garbage collected while held"

@@ -1,9 +1,9 @@
 """The keeper: a thread for each client, which goes on working whatever the program's threads do.
 
 In each turn the keeper starts threads, and does the work that is due in the session. It refers to the session only
-during a turn, so that a client which the program drops is freed. It ends with a client that is stopped and has no
-primitive left, and the next primitive begins another one. It logs on a thread of its own: a log handler that blocks,
-for example on a full pipe without a reader, would stop the heartbeat.
+during a turn, so that a client which the program drops is freed. The keeper ends once its client is stopped and has no
+primitive left; the next primitive starts another keeper. It logs on a thread of its own: a log handler that blocks, for
+example on a full pipe without a reader, would stop the heartbeat.
 
 A signal handler may interrupt a thread that has the session's lock. While the handler waits for a call of the library,
 it lends the lock to other threads, the keeper among them. So the keeper waits for the lock for a moment only, and tries
@@ -22,7 +22,7 @@ from functools import partial
 from .._runtime.events import AutoResetEvent
 from .client_state import ClientState, log, log_all
 
-# The pause between two turns, if nothing is due before.
+# The pause between two turns, if nothing is due earlier.
 IDLE_BEAT = 1.0  # seconds
 LOCK_PATIENCE = 0.1  # seconds
 STARTS_FOR = 0.1  # seconds
@@ -41,12 +41,12 @@ class Keeper:
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
-        """Make the keeper, which has not begun.
+        """Make the keeper, whose thread is not started yet.
 
         Args:
             client: the session.
-            do_due_work: does its due work, with its lock held; returns the seconds until more is due, or infinity if
-                the client is over: then the thread ends, and `start_thread` starts another one.
+            do_due_work: does the session's due work, with the session's lock held; returns the seconds until more is
+                due, or infinity if the client is over: then the thread ends, and `start_thread` starts another one.
         """
         self.to_start: deque[Callable[[], None]] = deque()
         self.over = False
@@ -65,7 +65,7 @@ class Keeper:
         return not self._to_begin
 
     def start_thread(self) -> None:
-        """Start its thread. A second call changes nothing while that runs."""
+        """Start its thread. A second call changes nothing while the thread runs."""
         with suppress(IndexError):
             keep = self._to_begin.pop()
             try:
@@ -89,7 +89,7 @@ class Keeper:
         """Run a function on a thread of its own, as `Link.spawn` does; if none can start now, the keeper tries later.
 
         Raises:
-            RuntimeError: none can be started now.
+            RuntimeError: no thread can be started now.
         """
         try:
             self.client.link.spawn(run, name)
@@ -98,7 +98,7 @@ class Keeper:
             raise
 
     def turn(self) -> float:
-        """Do what is due; return the seconds until more is due, or infinity if the thread is to end. On that thread."""
+        """Do what is due; return the seconds until more is due, or infinity if it is to end. On the keeper's thread."""
         client = self.client
         self.thread = self.at_work = here = client.identity()
         try:
@@ -109,7 +109,7 @@ class Keeper:
             try:
                 pause = self._do_due_work()
                 if pause == math.inf:
-                    # With the lock held, so that the next caller finds that there is no keeper.
+                    # This needs the lock, so that the next caller finds that there is no keeper.
                     self._to_begin.append(_keep)
             finally:
                 client.lock.release()
@@ -123,9 +123,10 @@ class Keeper:
         return pause
 
     def _start_threads(self) -> None:
-        """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.
+        """Call the functions in `to_start`, until no thread can be started. Without the lock; see `start_soon`.
 
-        Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
+        This stops after `STARTS_FOR` seconds: on a busy machine, starting a hundred threads takes seconds, and holds
+        would be lost without a heartbeat.
         """
         until = self.client.now() + STARTS_FOR
         while self.to_start and self.client.now() < until:
@@ -153,12 +154,12 @@ class Keeper:
 
 
 class Helper:
-    """A thread of the library that works while there is work. The keeper starts it, and never more than one at a time.
+    """A thread of the library that works while there is work. The keeper starts it, and never two at a time.
 
     Args:
         keeper: the keeper.
         name: the thread's name.
-        work: does what is there to do, and returns when nothing is left.
+        work: does all the work there is, and returns when nothing is left.
 
     Attributes:
         works: the thread runs, or is about to be started.
@@ -171,7 +172,7 @@ class Helper:
         self.works = False
 
     def start(self) -> None:
-        """Have it started, unless it works. For the keeper."""
+        """Have the thread started, unless it runs already. For the keeper."""
         if not self.works:
             self.works = True
             chroot = self._keeper.client.link.client.chroot

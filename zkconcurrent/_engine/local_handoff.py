@@ -4,14 +4,14 @@ The hand-off decides which thread asks, never which thread holds: the owner of t
 too early costs a place in the queue, and no more.
 
 With `fair=False` the threads of a process take turns, and the one whose turn it is asks ZooKeeper. A thread that
-releases while others wait for their turn leaves the node, and the next thread takes over the ticket and checks session
-and lease, as for any grant. After 50 ms, counted from ZooKeeper's grant, or 1,000 times, the node is deleted, and the
-process queues again behind all others.
+releases while others wait for their turn leaves the node in place; the next thread takes over the ticket, and checks
+the session and the lease as for any grant. After 50 ms, counted from ZooKeeper's grant, or 1,000 times, the node is
+deleted, and the process queues again behind all others.
 
 The turn is taken while a thread asks or a hold of the process lives. Both are looked up, not counted, so no interrupt
 at any line, and no lost hold, can leave it taken for good. A running thread may get its turn before one that must be
-woken, as with `threading.Lock`. That saves a switch of threads for each hand-over, which costs more than all the rest.
-A thread that was passed by gets in at the latest when the node is deleted.
+woken, as with `threading.Lock`. That saves a thread switch at each hand-over; the switch would cost more than all the
+rest. A thread that was passed by gets in at the latest when the node is deleted.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class LocalHandoff:
         self._kept: Ticket | None = None
         # When ZooKeeper granted the ticket that the threads pass on.
         self._turn_began = 0.0
-        # How often threads have passed it on since.
+        # How often threads have passed that ticket on since.
         self._handovers = 0
         session.handoffs.add(self)
 
@@ -69,11 +69,11 @@ class LocalHandoff:
         *,
         shown: bool,
     ) -> Steps[Ticket | None]:
-        """Enter and take the kept ticket, or else run the recipe; None if the deadline passed before.
+        """Enter and take the kept ticket, or else run the recipe; return None if the deadline passed first.
 
-        Afterwards the caller must `leave`, or abandon the call, with or without a ticket. With `wait` False it enters
-        only if the hand-off is open. With `shown`, a long wait must show in ZooKeeper's queue, as others could be part
-        of a deadlock with it: the call then queues beside those that take turns.
+        Afterwards the caller must `leave`, or abandon the call, with or without a ticket. With `wait` False, the call
+        enters only if the hand-off is open. With `shown`, a long wait must be visible in ZooKeeper's queue, as it could
+        be part of a deadlock: the call then queues there, beside those that take turns.
         """
         self._session.check_usable(call.path)
         began = self._session.now()
@@ -169,10 +169,10 @@ class LocalHandoff:
         return True
 
     def end_turn(self) -> float:
-        """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again.
+        """Discard a kept ticket that the next thread does not take in time; return in how many seconds to call again.
 
-        That thread may be suspended, with a signal handler on top of it. This also wakes the next waiter, which a call
-        that is garbage collected does not do. For the keeper, with the session's lock held.
+        That thread may be suspended, with a signal handler on top of it. This also wakes the next waiter, as a garbage
+        collected call wakes none. For the keeper, with the session's lock held.
         """
         if self._kept is not None and not self._turn_lasts():
             ticket, self._kept = self._kept, None

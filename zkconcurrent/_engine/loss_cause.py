@@ -1,7 +1,7 @@
 """Why a hold was lost: the cause is found at the loss, and the error and the log put it into words.
 
-A lease ends when this process cannot prove in time that its session lives. What kept it from that tells an operator
-where to look: at this process, at the network, or at the servers.
+A lease ends when this process cannot prove in time that its session lives. The reason shows an operator where to look:
+at this process, at the network, or at the servers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def of_end(link: Link, lease: Lease, now: float, *, paused: bool, overdue: bool)
 
 
 def complete(ticket: Ticket, now: float) -> None:
-    """Add to the record of a loss for how long the hold lasted, how old its last proof was, and when others got in."""
+    """Record how long a lost hold lasted, how old its last proof was, and since when others may have got in."""
     if (loss := ticket.loss) is not None and loss.held_for is None:
         late = now - ticket.lease.proved_until
         over = ago(late) if 0 <= late < math.inf else None
@@ -63,18 +63,18 @@ def complete(ticket: Ticket, now: float) -> None:
 
 
 def was_lost(ticket: Ticket) -> bool:
-    """Return whether a hold is lost, or was before its release: the reply to its delete shows the node was gone."""
+    """Return whether a hold is lost, or was lost before its release, as the reply to its delete shows."""
     return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
 def record_of(ticket: Ticket) -> LossRecord | None:
     """Return what is known of the loss of a ticket's hold."""
-    # A release that finds the node gone learns of it by the reply to its delete alone.
+    # A release learns that the node was gone only from the reply to its delete.
     return ticket.loss or (LossRecord(LossCause.NODE_DELETED) if isinstance(ticket.refusal, NoNode) else None)
 
 
 def cause_of(ticket: Ticket) -> LossCause | None:
-    """Return why a ticket's hold was lost; None if it is not known to be."""
+    """Return why a ticket's hold was lost; None if no loss is known."""
     return None if (loss := record_of(ticket)) is None else loss.cause
 
 

@@ -45,7 +45,7 @@ class Loss:
 
     Attributes:
         told: the holds are lost.
-        reported: the keeper starts the observers' threads.
+        reported: the keeper has reported the loss to the observers.
         listeners: the objects that are notified of the loss, such as the joint losses of which it is a part.
     """
 
@@ -73,7 +73,7 @@ class Loss:
         return self.told
 
     def set(self) -> None:
-        """Set the loss, and its events."""
+        """Record the loss, set its event, and call `set` of each listener."""
         self.told = True
         if self._event is not None:
             self._event.set()
@@ -88,7 +88,7 @@ class JointLoss:
         event: set when the joint hold is lost.
         parts: weak references to the losses of its holds. A loss lives as long as its hold, and this object as long as
             any of the losses.
-        holder: a weak reference to the object that has the joint hold: otherwise that object would never be garbage.
+        holder: a weak reference to the object that has the joint hold, so that the object can be garbage collected.
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
         told: the joint hold is lost, and `note_loss` has decided whether to report the loss.
@@ -130,7 +130,7 @@ class JointLoss:
 
     @property
     def over(self) -> bool:
-        """Whether the joint hold has ended: one of its holds has ended, or its object is gone."""
+        """Whether the joint hold has ended: one of its holds has ended, or its holder is gone."""
         return self.holder() is None or any(part() is None for part in self.parts)
 
     @property
@@ -150,7 +150,7 @@ class JointLoss:
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             holder._session.keeper.start_soon(partial(self._report, holder))
-        # R2: after an interrupt before this, the loss is noted again.
+        # R2: if an interrupt comes before this, the loss is noted again.
         self.told = True
 
     def _report(self, holder: LossObserver) -> None:

@@ -1,7 +1,7 @@
 """Operations: how each is performed for the recipe that has yielded it. The table `POLICIES` lists all.
 
 Most operations are a request, or several that are sent together: `_request` sends them, waits for the replies, and
-sends again what may be repeated. The others wait, or act on a ticket; each has its own steps here.
+sends again what may be repeated. The other operations wait, or act on a ticket; each has its own steps here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from .patience import POLL_INTERVAL
 from .request_sender import RunningCall
 from .session import Session
 
-# A new connection takes about this long. A call that would wait longer for a proof of its lease asks for one.
+# A new connection takes about this long. A call that would wait longer for a proof of its lease asks for a new
+# connection.
 RENEWS_FROM = 0.3  # seconds
 OLD_CLIENT = (
     "waiting for up to %.1f s until it is proved that the session lives, as the client was started long before the "
@@ -55,7 +56,7 @@ def _request(
     Args:
         call: the call.
         operations: what to request.
-        watcher: the watcher to leave on the nodes that they read.
+        watcher: the watcher to leave on the nodes that the operations read.
         replies: the replies to wait for, if the requests were sent already.
     """
     results: list[Any] = [None] * len(operations)
@@ -72,7 +73,7 @@ def _request(
                 raise
             replies, connection = [], call.session.link.connection
             for i in left:
-                # Replies come in the order of the requests: after the last one, all are there.
+                # Replies come in the order of the requests: once the last one is there, all are.
                 wake = call.wake if i == left[-1] else None
                 replies.append(POLICIES[type(operations[i])].send(call, operations[i], wake, watcher))
         last = replies[-1]
@@ -115,7 +116,7 @@ def _request(
 
 
 def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
-    """Ask the leader about a ticket's session, as it has refused a `multi` as if that session were over.
+    """Ask the leader whether a ticket's session lives: it has refused a `multi` as if the session were over.
 
     If the session lives, and the connection is still the same, the session is a local one: only its own server knows
     it, and that server may not upgrade it. A single create would get the error of a local session at once.
@@ -123,7 +124,7 @@ def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
     Raises:
         SessionExpired: the session is over.
     """
-    # Both replies show that the session lives.
+    # Either error shows that the session lives.
     with contextlib.suppress(op.NoNode, RefusedError):
         yield from _request(call, (op.Multi(ticket, (op.Check(call.path),)),))
 
@@ -183,8 +184,8 @@ def _new_ticket(call: RunningCall, step: op.NewTicket) -> Steps[Ticket]:
 def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
     session, ticket = call.session, step.ticket
     if ticket.lease.heard == NEVER:
-        # An old connection that the library has just begun to use has proved nothing yet. A free lock or
-        # permit is not refused for that.
+        # An old connection that the library has just begun to use has proved nothing yet. That is not a reason to
+        # refuse a free lock or permit.
         call.patience.await_proof(session.now() + ticket.lease.gap + session.reply_patience)
     # One later proof is good for all permits of the call.
     for each in {ticket, *call.tickets}:
@@ -211,7 +212,7 @@ def _detach(call: RunningCall, step: op.DetachTicket) -> Steps[None]:
 
 
 def _at_once(act: Callable[[Session, Ticket], object]) -> Callable[[RunningCall, Any], Steps[object]]:
-    """Return the steps of an operation that the session does at once with the ticket."""
+    """Return the steps of an operation that the session performs on the ticket at once."""
 
     def steps(call: RunningCall, step: Any) -> Steps[object]:
         return act(call.session, step.ticket)
@@ -237,7 +238,7 @@ def _wait_gone(call: RunningCall, step: op.WaitGone) -> Steps[list[object] | Non
     try:
         yield from call.await_session(ticket)
         reply = _read_ahead(call, step, ahead)
-        # The change was noted just before, so no call needs the watch that this read leaves.
+        # A change was noted already, so no call needs the watch that this read leaves.
         if not ticket.awaits:
             with session.lock:
                 session.registry.left.setdefault(ahead, False)
@@ -265,7 +266,7 @@ def _wait_gone(call: RunningCall, step: op.WaitGone) -> Steps[list[object] | Non
         ticket.way = None
         return None
     if ticket.way is not None and ticket.way.is_clear:
-        # The grant checks the way once more, as an event may come before it.
+        # The grant checks the way once more, as an event may still come before the grant.
         return op.CLEAR
     ticket.way = None
     return (yield from _request(call, step.reads, replies=early))
@@ -344,7 +345,7 @@ def _watch_tree(call: RunningCall, step: op.WatchRecursive) -> Steps[object]:
 
 def _wait_tree(call: RunningCall, step: op.WaitRecursive) -> Steps[bool]:
     session, ticket, link = call.session, step.ticket, call.session.link
-    # Before the test of `changes`: from here on, the call misses no change.
+    # This comes before the test of `changes`, so that the call misses no change from here on.
     session.start_waiting(ticket, call.wake, ticket.path)
     if not step.changes and link.connected and link.connection is step.connection:
         yield from call.await_change(ticket)
@@ -376,7 +377,7 @@ class Policy(NamedTuple):
         failed: a function that returns what a failure means, if that depends on more than its error; called with the
             call, the operation, kazoo's error, and the failure that the error alone means.
         reads: the request changes nothing.
-        deletes: the request deletes the node of its ticket, if it has one.
+        deletes: the request deletes the node of its ticket, if it has a ticket.
     """
 
     steps: Callable[[Any, Any], Steps[object]] = _alone

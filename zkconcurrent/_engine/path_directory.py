@@ -13,7 +13,7 @@ PathStateT = TypeVar("PathStateT", bound=Any)
 
 
 class Kept:
-    """An object that all states below one path keep, and whatever else needs their nodes."""
+    """Kept alive by all states below one path, and by whatever else needs their nodes."""
 
 
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
@@ -68,7 +68,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         return state
 
     def keep(self, root: str, then: Callable[[str], object]) -> Kept:
-        """Return an object that the states of all paths below a root keep; once it is gone, `then` is called."""
+        """Return an object that the states of all paths below a root keep alive; once it is gone, `then` is called."""
         kept = self._kept[root[1:]] = Kept()
         weakref.finalize(kept, self._let_go, self._kept, root, then).atexit = False
         return kept
@@ -101,7 +101,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         return state is not None and bool(state.tell_asked(ticket))
 
     def is_directory(self, path: str) -> bool:
-        """Return whether a path lies above primitives only, so that others may make theirs below it."""
+        """Return whether a path lies above primitives only, so that other clients may make primitives below it."""
         return not any(each in self for each in (path, *ancestors(path)))
 
 

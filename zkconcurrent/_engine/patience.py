@@ -5,7 +5,7 @@ A recipe has up to three ends:
 * The *deadline* bounds its waiting. Requests before the first wait get their replies even after the deadline, for a
   while: so a try sees a free lock, however short its timeout.
 * Once the deadline has been raised, the recipe has a moment to clean up. At the *cutoff* it is raised again.
-* A recipe that must not outlast an *outage* ends when the service has been out of reach for that time.
+* A recipe with a limit on an *outage* ends when the service has been out of reach for longer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Patience:
         replies_by: until when the requests before its first wait get their replies, if that is after the deadline.
 
     Attributes:
-        deadline: the deadline.
+        deadline: when the recipe's waiting ends; None for never.
         cutoff: when the recipe's time is up: at the deadline; after the deadline was raised, at the end of the
             clean-up.
     """

@@ -30,7 +30,7 @@ class RunningCall(Protocol):
         tickets: the tickets that the call has begun.
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
-        refused: the container that the servers have refused to make.
+        refused: the path of the container that the servers have refused to make; None if there is none.
         story: what is reported to listeners about the acquire that the call makes; None without listeners.
     """
 
@@ -58,7 +58,8 @@ class RunningCall(Protocol):
 # -- how each is sent ------------------------------------------------------------------------------------------------
 
 
-# The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
+# The reads, which may leave a watcher, have functions of their own: every acquire lists children, and this saves it a
+# function call.
 def send_get(call: RunningCall, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
     """Read a node's data."""
     reply = Reply(wake)
@@ -84,7 +85,7 @@ def send_exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher
 
 
 def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
-    """Return a function that sends a request, other than these, whose reply concerns the recipe alone.
+    """Return a function that sends a request other than the reads above, whose reply concerns the recipe alone.
 
     Args:
         send: sends the request; called with the link, the operation and the reply.

@@ -1,13 +1,13 @@
 """The session of a client: it watches over everything that the client holds, waits for, or still has to delete.
 
-The registry has the state. This module runs the work around it:
+The registry holds the state. This module runs the work around it:
 
 * the listener (`connection_listener.py`) follows the state of kazoo's connection, and takes all watch events;
 * the keeper (`keeper_thread.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran
   out (`expired_holds.py`), and repeats deletes until they are done or their session is over (`deletes.py`);
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
-Which thread does what, and what interrupts may do, stands at the head of `client_state.py`.
+The head of `client_state.py` explains which thread does what, and what interrupts may do.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LeftTickets(NamedTuple):
     Attributes:
         paths: the primitive's path, until it is removed from the directory.
         tickets: the tickets to discard.
-        why: for the log, why no other code releases what they hold; empty if the program knows that they are left.
+        why: for the log, why no other code releases the holds; empty if the program knows that the tickets are left.
     """
 
     paths: list[str]
@@ -87,10 +87,10 @@ class Session(ClientState):
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         listener: follows the connection, and takes the watch events.
         spares: the receipts that no object uses.
-        deletes: the background deletes.
+        deletes: deletes the nodes of discarded tickets.
         watches: removes the watches of waits that are over.
-        heartbeat: the heartbeat.
-        keeper: the keeper.
+        heartbeat: renews the lease, and finds dead links and missing nodes.
+        keeper: the thread that does the due work.
         hooks: the hooks through which `_observe` observes this client.
         expired_holds: ends holds without a release, and reports their losses.
         handoffs: the hand-offs of the unfair locks.
@@ -120,11 +120,11 @@ class Session(ClientState):
         self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
         self.hooks = Hooks()
-        # When the keeper plans its next turn, which comes later if this process is paused.
+        # The time for which the keeper has planned its next turn. The turn comes later if this process is paused.
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
-        # Since when the client is stopped, or was not started yet.
+        # Since when the client has been stopped, or not yet started.
         self._stopped_since = math.inf
         self.expired_holds = ExpiredHolds(self, self._why_lost, self._ending)
         self.handoffs: LiveSet[Handoff] = LiveSet()
@@ -175,7 +175,7 @@ class Session(ClientState):
             raise ClientError(path, "called from a listener, which must not wait: hand the work to another thread")
 
     def check_thread(self, path: str) -> None:
-        """Refuse to wait on a thread that others wait for.
+        """Refuse to block a thread that others wait for.
 
         Raises:
             ClientError: the caller runs on one of kazoo's threads, or of the library's.
@@ -206,7 +206,7 @@ class Session(ClientState):
 
     def _ended(self, lease: Lease) -> None:
         if self.registry.lease is not lease and not self.registry.lease.over:
-            # The next session has begun: a signal handler that interrupted this thread has done that work first.
+            # The next session has begun: a signal handler that interrupted this thread has done this work already.
             return
         self.deletes.forget_sends()
         self.expired_holds.end_with_session()
@@ -217,7 +217,7 @@ class Session(ClientState):
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.new_ticket`.
 
         Raises:
-            ClientError: the interpreter exits.
+            ClientError: the interpreter is exiting.
             SessionExpired: there is no session.
         """
         with self.lock:
@@ -235,7 +235,7 @@ class Session(ClientState):
             ticket.on_change = on_change
 
     def stop_watching_tree(self, path: str, changes: deque[str]) -> None:
-        """End what a `WatchRecursive` began, unless another has begun the same since."""
+        """End what a `WatchRecursive` began, unless another call has begun to watch the same tree since."""
         with self.lock:
             if self.registry.trees.get(path) is changes:
                 del self.registry.trees[path]
@@ -245,7 +245,8 @@ class Session(ClientState):
         """End what `start_waiting` began; `on_change` is called from now on."""
         with self.lock:
             ticket.on_change = on_change
-            # Last, as it empties `ticket.awaits`: the waiting thread, which takes no lock, then knows that all is done.
+            # This comes last, as it empties `ticket.awaits`: the waiting thread, which takes no lock, then knows that
+            # all is done.
             self.registry.stop_waiting(ticket)
 
     def grant(self, ticket: Ticket) -> bool:
@@ -363,7 +364,7 @@ class Session(ClientState):
     def _is_over(self, now: float) -> bool:
         """Return whether the client was stopped a while ago, and nothing is left that could need the keeper.
 
-        Otherwise its thread would go on until the garbage collector finds the client, which refers to itself.
+        Otherwise the keeper's thread would go on until the garbage collector finds the client, which refers to itself.
         """
         self._stopped_since = min(self._stopped_since, now) if self.link.stopped else math.inf
         # A client that was never connected may be about to start.
@@ -415,7 +416,8 @@ class Session(ClientState):
     def abandon_all(self) -> Callable[[float], None]:
         """Delete all nodes of this client, at the interpreter's exit; return a function that waits for the deletes.
 
-        That function also waits until the calls of `on_lost` have begun, as after a `client.stop()` just before.
+        That function also waits until the calls of `on_lost` have begun, for example after a `client.stop()` shortly
+        before the exit.
         """
         self.sweep()
         with self.lock:
@@ -432,9 +434,9 @@ class Session(ClientState):
         return partial(self._wait_while, left)
 
     def delete_receipts(self) -> None:
-        """Delete the receipts that no call uses, as the client is about to be stopped; wait for that for a moment.
+        """Delete the receipts that no call uses, as the client is about to be stopped; wait a moment for that.
 
-        Otherwise each short-lived process would leave one.
+        Otherwise each short-lived process would leave a receipt behind.
         """
         link = self.link
         if self.forked or not link.connected or link.on_own_thread() or self.has_lock():
@@ -445,7 +447,7 @@ class Session(ClientState):
         self._wait_while(lambda: self.spares.leaving and link.connected, self.now() + STOP_PATIENCE)
 
     def _wait_while(self, left: Callable[[], object], until: float) -> None:
-        # This polls, as a delete may wake another thread instead, which is releasing.
+        # This polls, as the reply to a delete may wake another thread instead, which is releasing.
         while left() and self.now() < until:
             self.run_posted()
             self.link.handler.sleep_func(EXIT_POLL_INTERVAL)

@@ -18,7 +18,8 @@ from .client_state import ClientState
 
 SPARES = 1_000
 SPARE_FOR = 60.0  # seconds
-# The most deletes under way at a time. A heartbeat's reply comes behind theirs, and the lease can't wait for long.
+# The most deletes under way at a time. A heartbeat's reply comes behind the replies to these, and the lease can't wait
+# for long.
 TOGETHER = 100
 
 Spare = tuple[str, int]
@@ -77,7 +78,7 @@ class Spares:
         path, version = spare
 
         def on_reply(reply: HandledReply) -> None:
-            # A refused delete is not repeated: the receipt is as good as one of a client that is gone.
+            # A refused delete is not repeated: the receipt then counts as one that was left by a client that is gone.
             if reply.error is not None and isinstance(failure(reply.error, path), ConnectionLost):
                 if spare in self.leaving:
                     self.leaving[spare] = -math.inf

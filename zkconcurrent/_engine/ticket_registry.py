@@ -1,7 +1,7 @@
 """The registry: the nodes of one client in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
 
-The session calls the registry with its lock held, all but `note_event`, which kazoo's connection thread calls; the
-simulation calls it from one thread.
+The session calls the registry's methods with its lock held, except `note_event`, which kazoo's connection thread calls
+without the lock; the simulation calls them from one thread.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Registry:
         return ticket
 
     def grant(self, ticket: Ticket, now: float) -> bool:
-        """Make a hold of a ticket that is first in its queue; False if its lease must be proved, or its way is blocked.
+        """Turn the first ticket of a queue into a hold; False if its lease must be proved, or its way is blocked.
 
         Raises:
             SessionExpired: the ticket's session is over.
@@ -155,7 +155,7 @@ class Registry:
         return True
 
     def end_hold(self, ticket: Ticket, loss: LossRecord) -> None:
-        """End a hold whose lease goes on, and delete its node: others get in."""
+        """End a hold whose lease still runs, and delete its node, to let others in."""
         if ticket.state is State.HELD:
             self._lose(ticket, loss)
 
@@ -166,7 +166,7 @@ class Registry:
         self.finish_loss(ticket)
 
     def finish_loss(self, ticket: Ticket) -> None:
-        """Note that a hold is lost; queue the delete of its node if that may exist. A second call changes nothing."""
+        """Note that a hold is lost; queue its node's delete if the node may exist. A second call changes nothing."""
         if ticket.prefix in self.tickets:
             if ticket.sent and ticket.session == self.session:
                 self.deletes[ticket.prefix] = ticket
@@ -248,13 +248,13 @@ class Registry:
         return None if ticket is None or ticket.node != node else ticket
 
     def note_change_in(self, tree: str, node: str) -> None:
-        """Note a change of a node in a watched tree; one of the tree's own node means that its watch was replaced."""
+        """Note a change of a node in a watched tree; a change of the tree's root means that its watch was replaced."""
         if (changes := self.trees.get(tree)) is not None:
             changes.append(node)
             self.note_change(tree)
 
     def hand_over(self, ticket: Ticket) -> None:
-        """Let this client's next waiter go on: the holder's single delete was sent, in the session of both.
+        """Let this client's next waiter go on: the holder's single delete was sent, in the session that both share.
 
         The waiter's recipe decides whether its rule lets it hold at once, or only look again. If it may hold, the head
         of the queue stays this client's, whatever becomes of the delete: `ticket` held, so no node was ahead of it, and
@@ -272,7 +272,7 @@ class Registry:
         return [ticket for ticket in list(self.tickets.values()) if ticket.name and ticket.session == self.session]
 
     def shared(self, ticket: Ticket, shown: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `shown`, or the equal tuple of another waiter of the same nodes: a crowd then keeps only one."""
+        """Return `shown`, or the equal tuple of another waiter of the same nodes: a crowd then keeps one tuple."""
         others = list(self._awaiting.get(ticket.awaits[-1], ())) if ticket.awaits else ()
         return next((other.shown for other in others if other.shown == shown), shown)
 
@@ -286,7 +286,7 @@ class Registry:
         return list({node: None for waiter in waiters for node in waiter.shown})
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:
-        """Return this client's nodes among the children of `path` that belong to no ticket: to be deleted."""
+        """Return this client's nodes among the children of `path` that belong to no ticket, to be deleted."""
         return [f"{path}/{name}" for name in names if self.is_own(name) and not self._accounted_for(name)]
 
     def is_own(self, name: str) -> bool:

@@ -23,7 +23,7 @@ from .client_state import ClientState
 LINGER = 0.25  # seconds, at least
 # A watch that could not be removed, as it is still needed or a server is busy, is looked at again after this time.
 AGAIN = 2.0  # seconds
-# If more paths than these are left, none lingers.
+# If more paths than this are left, none lingers.
 MOST_LINGERING = 1_000
 TOGETHER = 100  # paths
 
@@ -105,7 +105,7 @@ class Watches:
         if not tree or kinds:
             return
         if self._unanswered:
-            # The reply about the kinds is one of them, and wakes the keeper.
+            # The reply that shows the kinds is among the unanswered ones, and wakes the keeper.
             self._due[path] = True
         else:
             self._postpone(path, True)

@@ -1,14 +1,14 @@
-"""The addresses of a client's servers: in which order kazoo tries them, for how long each, and what came of it.
+"""The addresses of a client's servers: in which order kazoo tries them, for how long each, and how that ended.
 
 A host name may have several addresses: those of one machine, IPv6 and IPv4, or of several machines. kazoo resolves all
 names, and goes through the addresses in one list; once a connection ends, it goes on with the rest of that list, which
 may be days old. Here:
 
-* The list changes between the names, and between the families of addresses. So a machine that is dead, or a network
-  without IPv6, costs a client that reconnects the time of one attempt.
+* The list alternates between the names, and between the families of addresses. So a machine that is dead, or a network
+  without IPv6, costs a reconnecting client the time of one attempt only.
 * The attempts at all addresses together take no longer than the session timeout.
-* The names are resolved again when a connection ends, and while no address replies. A resolver that does not reply
-  keeps no client from its last addresses.
+* The names are resolved again when a connection ends, and while no address replies. While a resolver does not reply,
+  the client uses the last known addresses.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Addresses:
     """The addresses of one client's servers. Only kazoo's connection thread calls it, except to describe failures.
 
     Attributes:
-        walked: kazoo goes through these addresses, and no longer through a list of its own that it began before.
+        walked: kazoo goes through these addresses, and no longer through a list of its own that it began earlier.
         trying: the address that is tried now, or was last.
-        hung_up: since the last connection began, a server has closed a new one before that was open.
+        hung_up: since the last connection began, a server has closed a new connection before it was open.
         opened_at: when the last connection began.
         resolved_at: when the names were resolved last.
     """
@@ -71,7 +71,7 @@ class Addresses:
         # The last known addresses of each name: family, address, port.
         self._found: dict[_Host, list[tuple[int, str, int]]] = {}
         self._failures: dict[_Host | _Address, str] = {}
-        # For each name, what is set when it is resolved.
+        # For each name, the event that is set once the name is resolved.
         self._resolving: dict[_Host, threading.Event] = {}
         # The session timeout that was granted last.
         self._granted = math.inf
@@ -84,7 +84,8 @@ class Addresses:
     def share(self, timeout: float) -> float:
         """Return how long to wait for one server: an equal share while the session to be resumed may still live.
 
-        Later, slow servers get more time: a share for each name, and twice as much each time that none was reached.
+        Later, slow servers get more time: a share for each name, and twice as much each time that no server was
+        reached.
         """
         number = len(self._client.hosts)
         if self._parts.session_id and monotonic() < self._lost_at + min(timeout, self._granted):
@@ -123,7 +124,7 @@ class Addresses:
         return bool(self._failures) and all(len(where) == 2 for where in list(self._failures))
 
     def describe(self) -> str:
-        """Return what the last attempts came to: `zk1:2181 (10.0.0.1): Connection refused; ...`."""
+        """Return how the last attempts ended: `zk1:2181 (10.0.0.1): Connection refused; ...`."""
         attempts = []
         for where, reason in list(self._failures.items()):
             resolved = f" ({where[1]})" if len(where) == 3 and where[1] != where[0] else ""
@@ -143,10 +144,10 @@ class Addresses:
         return [(host.strip(), port) for host, port in self._client.hosts]
 
     def resolve(self) -> None:
-        """Resolve the names anew; wait only a moment if addresses are known from before, otherwise until some are.
+        """Resolve the names anew; wait only a moment if addresses are known already, otherwise until some are.
 
-        Each is resolved on a thread of its own, as a resolver may take a minute: no name waits for another one, and a
-        client that is stopped waits for none.
+        Each name is resolved on a thread of its own, as a resolver may take a minute: no name waits for another one,
+        and a client that is stopped waits for none.
         """
         hosts = self._hosts()
         self.resolved_at = monotonic()
@@ -190,7 +191,7 @@ class Addresses:
         try:
             found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
         except Exception as error:
-            # A text that can't be a name raises UnicodeError; a test that bans networking, any error.
+            # A text that can't be a name raises UnicodeError; a test that bans networking may raise anything.
             self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
             self._failures[host] = getattr(error, "strerror", None) or str(error)
         else:

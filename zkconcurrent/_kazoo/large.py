@@ -1,6 +1,6 @@
-"""Large requests and replies: whether parts of one pass over a slow link, and what the log says if they take too long.
+"""Large requests and replies: whether parts of them pass over a slow link, and what is logged if that takes too long.
 
-A link that still passes parts is slow, and not dead: a new connection would have to pass all of them again. kazoo's
+A link that still passes parts is slow, but not dead: a new connection would have to pass all parts again. kazoo's
 thread counts the parts. A request may also wait in the socket's buffer. Linux shows how much of it the other end has
 not taken yet.
 """
@@ -23,7 +23,7 @@ except ImportError:  # pragma: no cover
 log = logging.getLogger("zkconcurrent")
 
 LARGE = 1 << 16  # bytes
-# It warns at this number of losses, and each time that the number has doubled.
+# A warning is logged at this number of losses, and each time that the number has doubled.
 LOSSES = 4
 
 
@@ -43,7 +43,7 @@ class LargeMessages:
         self._since = 0.0
         # At the last look: how many bytes the other end of the connection had not taken, and the value of `parts`.
         self._untaken = self._seen = 0
-        # How many connections in a row were lost with one under way.
+        # How many connections in a row were lost with a large message under way.
         self._losses = 0
 
     def start(self, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The leases of one client's sessions: each connection begins one anew, and the replies on it renew it.
+"""The leases of one client's sessions: each connection begins a lease anew, and the replies on the connection renew it.
 
 kazoo's connection thread writes here. It notes what a reply proves before any other thread learns of the reply.
 """
@@ -23,7 +23,7 @@ class Leases:
         self._leases: dict[int, Lease] = {}
 
     def begin_connection(self, session: int) -> Lease | None:
-        """Begin a connection that was just made, on kazoo's connection thread; return its session's lease.
+        """Note a connection that was just made, on kazoo's connection thread; return its session's lease.
 
         None if the connection was requested before the transport was there: see `adopt`.
         """

@@ -87,15 +87,15 @@ class Link:
         self._parts = self.transport.parts
         self.leases = Leases(self._parts, self.transport.opening)
         self.identity = of_thread
-        # As `Thread.ident`, which the system may give another thread later.
+        # Returns the number in `Thread.ident`, which the system may give to another thread later.
         self.thread = threading.get_ident
         # kazoo's threads, and their numbers.
         self._own_threads: tuple[list[object], set[object]] = [], set()
-        # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
-        # from being set, and the first kind costs half the work of kazoo's.
+        # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep
+        # either kind from being set, and the first kind takes half the work of kazoo's events.
         self.sleep_event = AutoResetEvent
         self.user_event = SteadyEvent
-        # Whether others, too, may have primitives below a path.
+        # Whether other clients, too, may have primitives below a path.
         self.is_directory: Callable[[str], bool] = lambda _: False
         self.seen_chroot = ""
         # See `kinds_of_trees`. None until the servers were asked.
@@ -142,13 +142,13 @@ class Link:
         if hasattr(routine, "dead"):  # a greenlet
             return bool(routine.dead)
         # An exception that a signal handler raises within `Thread.is_alive()` makes CPython before 3.13 take the thread
-        # for dead. So this does not call it, but reads the note that it keeps: an earlier call has made it, or a fork.
-        # kazoo's own event shows any other end.
+        # for dead. So this does not call it, but reads the note that an earlier call, or a fork, has made. kazoo's own
+        # event shows any other end.
         noted = getattr(routine, "_is_stopped", None)
         return not routine.is_alive() if noted is None or parts.connection.connection_stopped.is_set() else bool(noted)
 
     def open_at_use(self) -> None:
-        """Open the client of unpickled objects, which opens at its first use; any other is its owner's to start."""
+        """Open the client of unpickled objects, which opens at its first use; owners start all other clients."""
         if (opens := getattr(self.client, "open_at_use", None)) is not None:
             opens()
 
@@ -169,7 +169,7 @@ class Link:
         return self._parts.requested_timeout
 
     def failures(self) -> str:
-        """Return what the last attempts to connect came to, by address, and what to do."""
+        """Return how the last attempts to connect ended, by address, and what to do."""
         hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
         addresses = self.transport.opening.addresses
         attempts = addresses.describe() or f"{hosts}: no reply"
@@ -196,7 +196,7 @@ class Link:
         return self.transport.opening.handshake
 
     def begin_connection(self) -> Lease | None:
-        """Begin a connection that was just made, on kazoo's connection thread; return the session's lease.
+        """Note a connection that was just made, on kazoo's connection thread; return the session's lease.
 
         None if the connection was requested before the transport was there: see `Leases.adopt`.
         """
@@ -227,7 +227,7 @@ class Link:
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on a thread where a wait for a reply would never end.
 
-        These are kazoo's threads, and that of a service in the memory of this process.
+        These are kazoo's threads, and the thread of a service in the memory of this process.
         """
         threads = [self._parts.routine, *self._parts.workers]
         known, idents = self._own_threads
@@ -292,7 +292,7 @@ class Link:
         self._transact_checks([self.full(path) for path in paths], reply)
 
     def check_root(self, reply: Reply) -> None:
-        """Ask a majority for the root, which always exists."""
+        """Ask a majority about the root, which always exists."""
         self._transact_checks(["/"], reply)
 
     def _transact_checks(self, paths: Sequence[str], reply: Reply) -> None:
@@ -316,7 +316,7 @@ class Link:
         self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
 
     def _leave_if_over(self, result: object) -> None:
-        """Cut the connection if the leader has refused a request as the session is over; the next server reports that.
+        """Cut the connection if the leader refused a request because the session is over; the next server reports that.
 
         A server may keep the connection of such a session and serve its reads, if the session was closed through
         another connection to this server just as the client came back.
@@ -379,7 +379,7 @@ class Link:
         self.transport.send(GetData(self.full(path), None), HandledReply(on_reply))
 
     def watch_tree(self, path: str, reply: Reply) -> None:
-        """Have the transport's `on_raw_event` called for each change at or below a path; the reply has `connection`."""
+        """Have the transport's `on_raw_event` called for each change at or below a path; the reply is `connection`."""
 
         def done(reply: Reply) -> None:
             # On the connection thread, this is the connection that has answered.
@@ -432,11 +432,11 @@ class Link:
         self.transport.send_by_kazoo(request, HandledReply(on_reply))
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
-        """Delete a node, if it has that version; -1 is any."""
+        """Delete a node, if it has that version; -1 stands for any."""
         self.transport.send(DeleteRequest(self.full(path), version), self.leases.as_write(reply))
 
 
-# The request of each operation that a `Multi` may have.
+# The request of each operation that a `Multi` may contain.
 _PARTS: dict[type, Callable[[Link, str, Any], object]] = {
     op.CreateEphemeral: lambda link, path, step: CreateRequest(
         path, step.data, link.acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL

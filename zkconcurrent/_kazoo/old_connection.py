@@ -1,4 +1,4 @@
-"""A connection older than the library: since when it surely exists.
+"""A connection older than the library: since when it is sure to exist.
 
 The connect request was sent after kazoo's connection thread had started.
 """
@@ -18,7 +18,7 @@ _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.
 
 
 def connected_since(routine: object) -> float:
-    """Return the latest moment, by the boot-time clock, that surely was before the connect request; `NEVER` if unknown.
+    """Return the latest moment that is sure to precede the connect request, by the boot-time clock, or `NEVER`.
 
     Args:
         routine: kazoo's connection thread, or greenlet.
@@ -29,7 +29,7 @@ def connected_since(routine: object) -> float:
 
 
 def _started(thread: threading.Thread) -> float:
-    """Return when a thread started, by the boot-time clock, or shortly before; `NEVER` if unknown."""
+    """Return when a thread started, or slightly earlier, by the boot-time clock; `NEVER` if unknown."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])

@@ -1,6 +1,6 @@
 """The opening of a connection: which server is tried, when its handshake began, and whether it takes the credentials.
 
-The methods here replace kazoo's own, which its connection thread calls.
+The methods here replace kazoo's own; kazoo's connection thread calls them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Opening:
         return self.negotiated is None and self._parts.client.client_state in CONNECTED_STATES
 
     def note_old_timeout(self, timeout: float) -> None:
-        """Take the session timeout of a connection older than this, on kazoo's thread, behind the handshake."""
+        """Take the session timeout of a connection older than this, on kazoo's thread, after the handshake."""
         if self.negotiated is None:
             self.old_timeout = timeout
             self.on_old_timeout()
@@ -103,7 +103,7 @@ class Opening:
         return self.addresses.expand()
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: object) -> object:
-        """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
+        """Connect to a server, and serve that connection until it ends; go on with our addresses, in place of kazoo's.
 
         If the client was started before this object was made, kazoo has begun a list of its own.
         """
@@ -112,8 +112,8 @@ class Opening:
         try:
             return self._kazoo.connect_attempt(host, hostip, port, retry)
         except OSError as error:
-            # Something else in the process has closed the socket's descriptor, so kazoo can't, and would end its
-            # thread. It must end if the pipe that wakes it is closed, too.
+            # Other code in the process has closed the descriptor; kazoo's own close fails, and would end its thread.
+            # The thread must end if the pipe that wakes it is closed, too.
             if error.errno != errno.EBADF or not is_open(self._parts.read_sock):
                 raise
             return None
@@ -131,8 +131,9 @@ class Opening:
         """Send a request of the handshake and return its reply; note when the connection was requested.
 
         If there is only one server, kazoo waits for its reply for a whole session timeout. But a server that is just
-        starting may never reply to a connection, and the session may end meanwhile. Beginning a session may take
-        longer. And if there are many servers, kazoo waits for each so briefly that a slow link may never be in time.
+        starting may never reply to a connection, and the session may end meanwhile. The request that begins a new
+        session may take longer. And if there are many servers, kazoo waits for each so briefly that a slow link may
+        never be in time.
         """
         sent, session = self.clock(), self._parts.requested_timeout
         if type(request) is Connect:
@@ -154,7 +155,7 @@ class Opening:
             self.addresses.hung_up = True
             if not self.addresses.away_for_long():
                 raise
-            # kazoo logs this. For a client that was connected before, nothing else reports this.
+            # kazoo logs this error. For a client that was connected earlier, nothing else reports it.
             why = WHY_NO_TLS if OF_TLS in str(error) else WHY_HUNG_UP
             raise kazoo_errors.ConnectionDropped(f"{error}; {why}") from None
         if type(request) is Connect:
@@ -182,7 +183,7 @@ class Opening:
         except (kazoo_errors.ConnectionDropped, kazoo_errors.SessionExpiredError):
             raise
         except kazoo_errors.KazooException as error:
-            # Such as SessionClosedRequireSaslError, which would end kazoo's thread.
+            # For example SessionClosedRequireSaslError, which would end kazoo's thread.
             self.refusal = kazoo_errors.AuthFailedError(f"{type(error).__name__} {error}".strip())
             raise self.refusal from error
         finally:
@@ -201,7 +202,7 @@ class Opening:
         """Read `length` bytes of a handshake, until its time is up, or the client is stopped.
 
         kazoo restarts the timeout with each byte, and does not notice a stop meanwhile. So a host that sends a byte now
-        and then would keep the client from all other servers, and its `stop()` from returning.
+        and then would keep the client from all other servers, and the client's `stop()` from returning.
 
         Raises:
             ConnectionDropped: the connection broke, or the other end is not a ZooKeeper.
@@ -219,7 +220,7 @@ class Opening:
             left = self.until - monotonic()
             if left <= 0 or self._parts.stopped.is_set():
                 raise handler.timeout_exception("socket time-out during read")
-            # What TLS has decrypted does not show at the socket.
+            # Data that TLS has decrypted already does not show at the socket.
             if not getattr(sock, "pending", int)() and not handler.select([sock], [], [], min(left, _TURN))[0]:
                 continue
             got += receive(sock, length - len(got)) or b""

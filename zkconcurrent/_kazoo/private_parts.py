@@ -1,4 +1,4 @@
-"""The private parts of kazoo that the library uses: where each is, whether all are as known, and how to replace one.
+"""The private parts of kazoo that the library uses: where each is, whether all are as expected, and how to replace one.
 
 Other modules go through `PrivateParts`, except to replace or call a method, or to detect a simulated connection.
 """
@@ -42,10 +42,10 @@ _ARGUMENTS = {
 
 
 def check_kazoo(client: KazooClient) -> None:
-    """Refuse a kazoo whose private parts are not the known ones: with another one, a lease may be unsafe.
+    """Refuse a version of kazoo with unknown private parts, on which a lease may be unsafe.
 
     Raises:
-        RuntimeError: it names kazoo's version and the missing parts.
+        RuntimeError: parts are missing; the error names them, and kazoo's version.
     """
     connection = getattr(client, "_connection", None)
     missing = [
@@ -73,7 +73,7 @@ def _part(path: str) -> property:
 
 
 class PrivateParts:
-    """The private parts of one kazoo client, and of its present connection and handler, as they are at each look.
+    """The private parts of one kazoo client, and of its present connection and handler, as they are at each access.
 
     Attributes:
         client: the client.

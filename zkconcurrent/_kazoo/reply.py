@@ -58,7 +58,7 @@ class Reply:
 class HandledReply(Reply):
     """The reply to one request, with a function to call. It is done once the function has returned, or failed for good.
 
-    It is not done before, as a waiting thread may look at any time, woken by something else.
+    It must not be done earlier, as something else may wake the waiting thread, which then looks.
 
     Args:
         then: the function; it never raises into kazoo's thread.
@@ -77,7 +77,7 @@ class HandledReply(Reply):
         super().__init__(wake)
         self._then = then
         self._post = post
-        # A failure is the last one: without `post`, nothing calls the function again.
+        # Whether a failure is final: without `post`, nothing calls the function again.
         self._last_try = post is None
 
     def _complete(self) -> None:

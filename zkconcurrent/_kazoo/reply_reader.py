@@ -1,8 +1,8 @@
 """The reply reader: matches each reply with its request, and takes events, from the bytes that come on a connection.
 
-Replies come in the order of the requests, except for requests to authenticate. The reply to a request of the library is
-completed here; a reply to the program's own, or an event for its watchers, goes to kazoo's own methods. All of it runs
-on kazoo's connection thread.
+Replies come in the order of the requests, except those to requests to authenticate. The reply to a request of the
+library is completed here; a reply to the program's own, or an event for its watchers, goes to kazoo's own methods. All
+of it runs on kazoo's connection thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ReplyReader:
         self._opening = opening
         self._large = large
         self._note_event = note_event
-        # What has come of the next reply.
+        # The bytes of the next reply that have come so far.
         self._received = bytearray()
         self.closed = False
         self.pending_auths: deque[Any] = deque()
@@ -61,21 +61,21 @@ class ReplyReader:
         self.on_data_watch: Callable[[str], None] = lambda _: None
 
     def begin(self) -> None:
-        """Begin with a connection."""
+        """Begin to read a new connection."""
         self._received.clear()
         self.closed = False
 
     def end(self) -> None:
-        """Leave the requests without a reply to kazoo, which fails them all."""
+        """Hand the requests that have no reply to kazoo, which fails them all."""
         self._parts.pending.extend(self.pending_auths)
         self.pending_auths.clear()
 
     def take(self, come: bytes) -> None:
-        """Take what has come: replies and events, the last of which may be here in part.
+        """Take the bytes that have come: replies and events, of which the last may be incomplete.
 
         Raises:
-            ConnectionDropped: the bytes are not a reply's, as a middlebox may have put in its own; or the reply is not
-                for the oldest request.
+            ConnectionDropped: the bytes are not a reply (a middlebox may have inserted its own), or the reply is not to
+                the oldest request.
         """
         self._large.parts += self._large.length > 0
         ahead, at = self._received, 0
@@ -156,7 +156,8 @@ class ReplyReader:
     def _take_event(self, message: bytes) -> None:
         """Take an event. kazoo passes it only to the watchers of its exact path, not to those of a recursive watch.
 
-        The library's watcher is called at once; kazoo calls the program's on another thread, as they may be slow.
+        The library's watcher is called at once; kazoo calls the program's watchers on another thread, as they may be
+        slow.
         """
         event = Watch.deserialize(message, REPLY_HEADER.size)[0]
         path, client, connection = event.path, self._parts.client, self._parts.connection

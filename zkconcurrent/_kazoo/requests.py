@@ -1,4 +1,4 @@
-"""The requests that kazoo lacks, or whose replies it can't read, or would read in full; and what it may not send."""
+"""Requests that kazoo lacks, or whose replies it can't read or would read in full; and those it must not send."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MultiWithContainers(Transaction):  # type: ignore[misc]
                 results.append(made)
                 offset = after + stat_struct.size
             else:
-                # kazoo reads until it finds the mark of the end, so it gets this one result with such a mark behind it.
+                # kazoo reads until it finds an end mark, so it gets this one result with an end mark behind it.
                 size = _SIZES.get(header.type, 0)
                 if header.type == Create.type:
                     size = read_string(buffer, after)[1] - after
@@ -85,7 +85,7 @@ class CreatedStat(NamedTuple):
 
 
 def refuse_of_other_sessions(parts: PrivateParts) -> None:
-    """Take the requests that may not be sent in the client's session off the head of its queue, and fail them.
+    """Remove and fail the requests at the head of the client's queue that must not be sent in its session.
 
     A thread checks which session is open before it makes a request. The thread may be suspended in between until the
     session is over and the next has begun, which serves another owner: the delete of a node whose name is not unique
@@ -97,7 +97,7 @@ def refuse_of_other_sessions(parts: PrivateParts) -> None:
 
 
 def request_close(client: KazooClient) -> threading.Event:
-    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return its event."""
+    """Ask to end the session; return the event of its end, for which `client.stop()` would wait ten seconds."""
     parts = PrivateParts(client)
     stopped: threading.Event = parts.connection.connection_stopped
     if not parts.stopped.is_set():

@@ -21,12 +21,12 @@ class SendLock:
     Attributes:
         socket: the connection's socket.
         session: the session that the connection serves.
-        direct: callers may send. TLS has one state for both directions, so they do so on plain sockets only.
+        direct: callers may send. TLS has one state for both directions, so callers send on plain sockets only.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: the thread whose turn it is, unless it is the connection thread.
         sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
             was sent.
-        unsent: requests that the next request of their step will take along, or what had no room in the socket's
+        unsent: requests that the next request of their step will take along, or bytes that had no room in the socket's
             buffer.
     """
 
@@ -50,7 +50,7 @@ class SendLock:
         Raises:
             ConnectionDropped: it is unknown what the last caller sent.
         """
-        # In many short waits: if the process was stopped, its callers go on before this gives up on them.
+        # It waits many times, but briefly: if the process was stopped, its callers go on before this gives up on them.
         if not (self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))):
             return False
         if self.sending:

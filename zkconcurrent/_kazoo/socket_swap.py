@@ -1,15 +1,14 @@
 """The renewal: the socket of a connection that is older than the library is replaced, once, beneath kazoo.
 
 A client that was started before its first primitive has a connection that proves nothing yet. The request that begins
-a connection reaches the leader, and a write after it proves the lease. So the first acquire that needs a proof has
-another connection of the same session take the place of the old one, and need not wait until other requests are old
-enough.
+a connection reaches the leader, and a write after it proves the lease. So the first acquire that needs a proof has the
+old connection replaced by another one of the same session, and need not wait until other requests are old enough.
 
 kazoo's thread connects between two requests, when no reply is outstanding, and goes on with the new socket. kazoo
 itself notices nothing: its state stays, so listeners see nothing, and requests that are queued meanwhile go out on the
 new socket. Watches stay, too: the client asks for them again, and the server sends an event for each node that has
-changed since the last reply. In that request a watch for changes of a node differs from one for its creation, and kazoo
-notes both alike: so the thread asks first, on the old connection, which of these nodes exist.
+changed since the last reply. That request distinguishes watches for a node's changes from watches for its creation, but
+kazoo notes both alike. So the thread first asks, on the old connection, which of these nodes exist.
 
 If another connection can't be made, the old one stays, unless the server has ended it. It also stays while the program
 always waits for some reply, and if the watches would not fit into one request of moderate size.
@@ -41,7 +40,7 @@ class Renewal:
         drop: drops the connection.
 
     Attributes:
-        wanted: it is to be done as soon as nothing waits for a reply.
+        wanted: the renewal is to be done as soon as nothing waits for a reply.
     """
 
     def __init__(self, parts: PrivateParts, opening: Opening, drop: Callable[[], None]) -> None:
@@ -57,7 +56,7 @@ class Renewal:
     def possible(self) -> bool:
         """Whether the connection is older than the library, and may be replaced.
 
-        TLS and SASL take a host's name and credentials, which may no longer be valid.
+        TLS and SASL need a host's name and credentials, which may no longer be valid.
         """
         client, connection = self._parts.client, self._parts.connection
         return (
@@ -76,13 +75,13 @@ class Renewal:
         self._failed = self._failed or reply.error is not None
 
     def ask(self) -> int:
-        """Ask about the nodes of which it is unknown whether they exist; return their number. On kazoo's thread."""
+        """Ask which watched nodes exist, if that is unknown; return how many it asks about. On kazoo's thread."""
         open_ones = [path for path, users in self._parts.data_watchers.items() if users and path not in self._exist]
         self._parts.queue.extend((Exists(path, None), HandledReply(partial(self._note, path))) for path in open_ones)
         return len(open_ones)
 
     def replace(self) -> bool:
-        """Replace the socket, and queue the request for the watches; return whether it did. On kazoo's thread.
+        """Replace the socket, and queue the request for the watches; return whether that was done. On kazoo's thread.
 
         Raises:
             SessionExpiredError: the session is over.
@@ -106,7 +105,7 @@ class Renewal:
             return False
         old.close()
         if request:
-            # It goes before any request that may leave a watch there.
+            # This request goes before any other that may leave a watch there.
             parts.queue.appendleft((request, HandledReply(self._watched)))
         return True
 

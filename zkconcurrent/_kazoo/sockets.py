@@ -28,7 +28,7 @@ Ready: TypeAlias = "tuple[list[HasFileno], list[HasFileno], list[HasFileno]]"
 # Bound at import: a plugin that bans sockets in a test replaces the class, while older connections keep this one.
 Socket = socket.socket
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
-# In seconds: `poll` takes no timeout of years, which a test that sets the clock back would bring about.
+# In seconds: `poll` can't take a timeout of years, which results if a test sets the clock back.
 _LONGEST_WAIT = 1000.0
 
 
@@ -63,14 +63,14 @@ class FairHandler:
         except Exception as error:
             _close_left(error)
             if isinstance(error, TypeError) and isinstance(error.__context__, Exception):
-                # kazoo reads the number of an error, which fails for an error without one, and so hides it.
+                # kazoo reads the error's number; for an error without a number that fails, and hides the error.
                 error = error.__context__
             self._addresses.note_failed(error)
             raise error
 
 
 def _close_left(error: Exception) -> None:
-    """Close the socket that an attempt by TLS has left to a variable of kazoo's, and so to the garbage collector."""
+    """Close the socket that a failed TLS attempt left in a variable of kazoo's, for the garbage collector to close."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         if frame.f_code is create_tcp_connection.__code__ and (left := frame.f_locals.get("conn")) is not None:
             left.close()
@@ -81,7 +81,7 @@ class WakeupSocket:
 
     The socket has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock
     that a reply needs, or if it ran on the connection thread, as only that thread empties the socket. A byte without
-    room is not needed: the thread looks at all that waits when it has emptied the socket.
+    room is not needed: once the thread has emptied the socket, it looks at everything that waits.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -109,7 +109,7 @@ class WakeupSocket:
 
 
 def is_open(sock: Any) -> bool:
-    """Return whether a socket is open, and its descriptor too, which anything in the process may have closed."""
+    """Return whether a socket is open, and its descriptor too, which other code in the process may have closed."""
     try:
         os.fstat(sock.fileno())
     except OSError:
@@ -166,7 +166,7 @@ class ConnectionPoll:
         """Wait until the socket or the pipe can be read; return which of the two can.
 
         Args:
-            timeout: for how many seconds.
+            timeout: how many seconds to wait at most.
             to_write: wait for room in the socket, too.
 
         Raises:
@@ -174,7 +174,7 @@ class ConnectionPoll:
                 kazoo's thread.
         """
         timeout = min(max(timeout, 0.0), _LONGEST_WAIT)
-        # What TLS has decrypted does not show at the socket.
+        # Data that TLS has decrypted already does not show at the socket.
         if getattr(self._sock, "pending", int)():
             return True, False
         if self._poll is None:

@@ -8,22 +8,22 @@ and events, and pings. The replies to the program's own requests, and events for
 On plain sockets with kazoo's own threads, a caller sends its request itself, which takes a third less processor time.
 Three rules keep requests and replies in step, and kazoo's thread alive:
 
-* A caller sends only in its `SendLock`, and only while kazoo's queue is empty.
+* A caller sends only while it has the `SendLock`, and only while kazoo's queue is empty.
 * If a caller was interrupted while sending, it is unknown what was sent. So the connection is dropped before the next
   reply is taken.
 * The connection thread waits only a moment for a caller's turn. A caller that keeps its turn longer is suspended: a
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
-  dropped, and the turn with it; so code that runs there cannot stop the client for good.
+  dropped, and the turn with it; so the code on top of a caller cannot stop the client for good.
 
-No thread waits for room in the socket. What has no room stays in `SendLock.unsent`, and goes out when there is some.
+No thread waits for room in the socket. What has no room stays in `SendLock.unsent`, and goes out when there is room.
 The requests of one step of a recipe go out in one system call: each but the last is only left in `unsent`, which the
 next request takes along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send
 it. With TLS, and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
 
-One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin anew on each
-connection; but the server tells the changes of a session apart by their numbers, and changes of the last connection may
-still be on their way. A reply to any but the oldest request costs the connection; in kazoo it would end the connection
-thread, and the client for good. The soak has seen such replies after a leader had stood still.
+One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin a new series
+on each connection; but the server tells the changes of a session apart by their numbers, and changes of the last
+connection may still be on their way. A reply to any but the oldest request costs the connection; in kazoo it would end
+the connection thread, and the client for good. The soak has seen such replies after a leader had stood still.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class Transport:
         # The right to send on the connection that is being served; None if there is none.
         self._turn: SendLock | None = None
         self.large = LargeMessages(self.parts, self.opening)
-        # The number of looks since a request was sent; and since a byte came, of those in which a reply was awaited.
+        # How many looks there were since a request was sent; and, since a byte came, how many at which a reply was
+        # awaited.
         self._quiet = self._deaf = 0
         # How many bytes the other end had not taken at the last look.
         self._untaken = 0
@@ -140,7 +141,7 @@ class Transport:
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait, or to learn the timeout of a connection older than this.
 
-        An interrupt may have kept back the byte that wakes it.
+        An interrupt may have kept the byte that wakes the thread from being sent.
         """
         pipe, turn = self._wakeup_socket(), self._turn
         if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent) or self.opening.is_untold):
@@ -165,15 +166,15 @@ class Transport:
         """Cut a connection without replies, so that kazoo reconnects."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
             sock = self.parts.socket
-            # `SSLSocket.shutdown` would end the decryption too: kazoo's thread, amid a reply, would take the rest of it
-            # as it came over the wire, or end with an error that it does not know.
+            # `SSLSocket.shutdown` would end the decryption too: in the middle of a reply, kazoo's thread would take the
+            # rest undecrypted, or end with an error that it does not know.
             plain: Any = super(ssl.SSLSocket, sock) if isinstance(sock, ssl.SSLSocket) else sock
             plain.shutdown(socket.SHUT_RDWR)
 
     # -- on the caller's thread ----------------------------------------------------------------------------------
 
     def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
-        """Send a request on the calling thread; return False, with nothing done, if kazoo's thread must."""
+        """Send a request on the calling thread; do nothing and return False if kazoo's thread must send it."""
         parts, turn, me = self.parts, self._turn, threading.get_ident()
         if turn is None or not turn.direct or parts.queue or turn.owner == me:
             return False
@@ -186,7 +187,7 @@ class Transport:
             if self._turn is not turn or parts.queue or turn.sending or len(turn.unsent) > READ_SIZE:
                 return False
             if reply.session not in (None, turn.session):
-                # kazoo's thread refuses it, in its turn.
+                # kazoo's thread refuses the request, in its turn.
                 return False
             turn.sending = True
             xid = next(self._xids) % XIDS + 1
@@ -221,7 +222,7 @@ class Transport:
         return True
 
     def send_by_kazoo(self, request: Any, reply: Any) -> None:
-        """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
+        """Queue a request like kazoo's `_call`, whose bare `except` would take a Ctrl-C for a closed connection."""
         pipe = self._wakeup_socket()
         refusal = _REFUSALS.get(self._client.client_state)
         if refusal is not None or pipe is None:
@@ -272,11 +273,11 @@ class Transport:
         """Serve the open connection until its end is confirmed, or another one takes its place.
 
         Raises:
-            ConnectionDropped: it broke. An error that kazoo does not know would end its thread for good.
+            ConnectionDropped: the connection broke. An error that kazoo does not know would end its thread for good.
         """
         parts, sock, pipe = self.parts, self.parts.socket, self.parts.read_sock
         if parts.xid:
-            # kazoo has sent on this connection, before this was there.
+            # kazoo sent on this connection before the transport was there.
             self._xids = itertools.count(parts.xid)
         self.reader.begin()
         self._quiet = self._deaf = 0
@@ -369,7 +370,7 @@ class Transport:
 
         Args:
             turn: the right to send.
-            closes: the block sends the last request of all, which may go out beside a caller's.
+            closes: the block sends the last request of all, which may go out beside a caller's request.
         """
         if turn.acquire():
             try:

@@ -76,7 +76,8 @@ class RemoveWatches(_WatchRequest):
 
     Attributes:
         path: the path.
-        kind: which watch. Servers before 3.9 keep that of a tree as one of `DATA` and one of `CHILDREN`.
+        kind: the kind of watch. Servers before 3.9 keep a tree's watch as one of kind `DATA` and one of kind
+            `CHILDREN`.
         ours: the watcher that no longer needs it; None for a tree, as kazoo notes no watcher of a tree.
     """
 
@@ -88,9 +89,9 @@ class RemoveWatches(_WatchRequest):
 
 
 class SetWatches:
-    """The request to leave the watches again that the session had on its last connection.
+    """The request to set again the watches that the session had on its last connection.
 
-    For each node that has changed since, the server sends an event in place of the watch.
+    For each node that has changed since, the server sends an event instead of setting the watch.
 
     Args:
         zxid: the zxid of the last reply on that connection.
@@ -120,7 +121,7 @@ class SetWatches:
 
 
 class RemovalWithdrawn(Exception):
-    """A removal was not sent, as another request is about to set the same watch."""
+    """A removal was withdrawn or refused for now, and is to be tried again later."""
 
 
 def withdraw_removals(parts: PrivateParts) -> bool:

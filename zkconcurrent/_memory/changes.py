@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 class Create(NamedTuple):
-    """Make a node, which `flags` may make `EPHEMERAL` and `SEQUENTIAL`; or make a container."""
+    """Make a node, with the flags `EPHEMERAL` and `SEQUENTIAL` if given; or make a container."""
 
     path: str
     data: bytes | None = b""
@@ -152,7 +152,7 @@ class Opened(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A session ends, and so do its nodes."""
+    """A session ends, and its nodes are deleted."""
 
     session: int
     paths: tuple[str, ...]
@@ -167,9 +167,9 @@ class Event(NamedTuple):
 
     Attributes:
         kind: `CREATED`, `DELETED`, `CHANGED` or, for the watchers of its children, `CHILD`.
-        path: which node.
-        acl: its access rights; a client that may not read it gets no event.
-        acl_above: the access rights of its parent.
+        path: the node's path.
+        acl: the node's access rights; a client that may not read the node gets no event.
+        acl_above: the access rights of the node's parent.
     """
 
     kind: int
@@ -179,6 +179,6 @@ class Event(NamedTuple):
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the path of the parent, which is "" for the root, and the name."""
+    """Return the path of a node's parent ("" if that is the root), and the node's name."""
     above, _, name = path.rpartition("/")
     return above, name

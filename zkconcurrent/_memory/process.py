@@ -1,8 +1,8 @@
-"""The services of this process: each has a server on a thread of its own, begun at its first use.
+"""The services of this process: each has a server on a thread of its own, which starts at the service's first use.
 
 Only this process reaches the service of `namespace("local")`, through pairs of sockets; a forked child has its own
-service. The other services are on loopback, and their clients are like those of any server. A forked child reaches its
-parent's services there, as the parent goes on serving them. The child closes its copies of all sockets, so that its
+service. The other services are on loopback, where clients use them like any server. A forked child reaches its
+parent's services this way, as the parent goes on serving them. The child closes its copies of all sockets, so that its
 clients notice when the parent ends.
 """
 
@@ -28,14 +28,14 @@ _servers: dict[str, tuple[TcpServer, threading.Thread]] = {}
 
 
 def address(name: str) -> str:
-    """Return host and port of the service with that name; begin it if there is none."""
+    """Return the host and port of the service with that name; start the service if there is none."""
     if name not in _servers:
         _warn_of_workers()
     return f"127.0.0.1:{_serve(name, 0).port}"
 
 
 def local() -> TcpServer:
-    """Return the server of `namespace("local")`; begin it if there is none."""
+    """Return the server of `namespace("local")`; start it if there is none."""
     return _serve(_LOCAL, None)
 
 
@@ -46,8 +46,8 @@ def _serve(name: str, port: int | None) -> TcpServer:
         # A daemon: it serves until the process ends, even clients that close their sessions at exit.
         thread = threading.Thread(target=_run, args=(server,), name=f"zkconcurrent memory:{name}", daemon=True)
         # R4: another thread, or a signal handler, may be faster. A lock would not do: a signal handler could wait for
-        # the code that it has interrupted. The thread starts first, so an interrupt never leaves a server in the table
-        # that does not run.
+        # the code that it has interrupted. The thread starts first, so an interrupt never leaves in the table a
+        # server that does not run.
         thread.start()
         found = _servers.setdefault(name, (server, thread))
         if found[0] is not server:
@@ -76,7 +76,7 @@ def _warn_of_workers() -> None:
 
 
 def stop(until: float) -> None:
-    """Stop all services, at the exit of the process; wait for that until the given time, by the monotonic clock."""
+    """Stop all services, at the exit of the process; wait for their threads until a time of the monotonic clock."""
     for server, thread in list(_servers.values()):
         server.stop()
         thread.join(max(0.0, until - monotonic()))

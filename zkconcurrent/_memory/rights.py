@@ -14,7 +14,7 @@ def resolve(acl: Acl, ids: Ids | None) -> Acl:
     resolved: list[tuple[int, str, str]] = []
     for permissions, scheme, name in dict.fromkeys(acl):
         meant = [(permissions, scheme, name)]
-        # "auth" does not stand for an address, which a connection does not prove.
+        # "auth" does not stand for the address: a connection does not prove its address.
         if scheme == "auth":
             meant = [(permissions, *each) for each in ids or () if each[0] == "digest"]
         elif not _is_valid(scheme, name):

@@ -28,7 +28,7 @@ class _Table(Generic[W]):
 
     def add(self, watcher: W, path: str, mode: int) -> None:
         watching = self.watchers.setdefault(path, {})
-        # As in ZooKeeper before 3.9, the last mode replaces the one before.
+        # As in ZooKeeper before 3.9, the new mode replaces the earlier one.
         self._recursive += (mode == RECURSIVE) - (watching.get(watcher) == RECURSIVE)
         watching[watcher] = mode
         self.paths.setdefault(watcher, {})[path] = None
@@ -50,7 +50,7 @@ class _Table(Generic[W]):
         self.paths.pop(watcher, None)
 
     def fire(self, kind: int, path: str) -> list[W]:
-        """Return the watchers that get an event; a watch of the mode `ONCE` is removed."""
+        """Return the watchers that get an event; remove their watches of the mode `ONCE`."""
         receivers: dict[W, None] = {}
         for watcher, mode in list(self.watchers.get(path, {}).items()):
             if mode == RECURSIVE and kind == CHILD:
@@ -78,7 +78,7 @@ class Watches(Generic[W]):
         self.children: _Table[W] = _Table()
 
     def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
-        """Leave a watch of some kind."""
+        """Leave a watch of this kind."""
         for table in self.tables(kind):
             table.add(watcher, path, mode)
 
@@ -86,7 +86,7 @@ class Watches(Generic[W]):
         """Remove a watch.
 
         Raises:
-            Refused: there is none.
+            Refused: there is no such watch.
         """
         removed = [table.remove(watcher, path) for table in self.tables(kind)]
         if not any(removed):
@@ -102,7 +102,7 @@ class Watches(Generic[W]):
         self.children.remove_all(watcher)
 
     def fire(self, events: Iterable[Event]) -> list[tuple[W, Event]]:
-        """Return the events to be sent, and to which connections."""
+        """Return the events to be sent, each with the connection that gets it."""
         sent = []
         for event in events:
             kind, path, _, acl_above = event
@@ -116,6 +116,6 @@ class Watches(Generic[W]):
         return sent
 
     def tables(self, kind: int) -> list[_Table[W]]:
-        """Return the tables that have the watches of some kind."""
+        """Return the tables that have the watches of this kind."""
         tables = {CHILDREN_WATCH: [self.children], DATA_WATCH: [self.data], ANY_WATCH: [self.children, self.data]}
         return tables[kind]

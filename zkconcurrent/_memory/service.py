@@ -35,7 +35,7 @@ class Peer(Protocol):
     """The service's end of one connection.
 
     Attributes:
-        session: its session, 0 before there is one.
+        session: the number of its session; 0 before there is one.
         ids: what it has authenticated as.
     """
 
@@ -53,7 +53,7 @@ class Service:
     """The service.
 
     Args:
-        tree: what it begins with.
+        tree: the nodes and sessions with which it begins.
         limits: what it grants.
         clock: returns milliseconds, and never goes back; sessions expire by it.
         wall_clock: returns milliseconds since 1970, for the stats of nodes.
@@ -80,7 +80,7 @@ class Service:
         self._wall_clock = wall_clock
         self._record = record
         now = clock()
-        # For each session, the timeout that its last connection negotiated, and when its client was last heard.
+        # For each session, the timeout that its last connection negotiated, and when its client last sent a request.
         self._timeouts = {number: session.timeout for number, session in tree.sessions.items()}
         self._heard = dict.fromkeys(tree.sessions, now)
         self._next_session = max(wall_clock() << 16, *tree.sessions, 0) + 1
@@ -90,7 +90,7 @@ class Service:
         """Do all operations, or none of them; the request takes a zxid in either case.
 
         Raises:
-            Refused: one of them can't be done.
+            Refused: one of the operations can't be done.
         """
         change: Change = ()
         try:
@@ -122,7 +122,7 @@ class Service:
         return session
 
     def enter(self, session: int, peer: Peer, timeout: int) -> None:
-        """Give a session its connection."""
+        """Attach a connection to a session."""
         self.peers[session] = peer
         self._timeouts[session] = timeout
         self.hear(session)
@@ -144,7 +144,7 @@ class Service:
         self._heard[session] = self._clock()
 
     def close(self, session: int) -> None:
-        """End a session: its nodes go."""
+        """End a session, and delete its nodes."""
         self.apply(self.tree.plan_end(session))
         self._heard.pop(session, None)
         self._timeouts.pop(session, None)
@@ -161,7 +161,7 @@ class Service:
         """Expire sessions, and remove empty containers.
 
         Returns:
-            When there may be more to do, by the clock.
+            The time of the clock at which there may be more to do.
         """
         now = self._clock()
         tick = now - now % self.limits.tick

@@ -33,7 +33,7 @@ _PAUSE = 0.01  # seconds
 
 
 class Journal:
-    """The changes of a service in a file.
+    """The changes of a service, kept in a file.
 
     Args:
         path: the file's path; a missing file is created.
@@ -43,7 +43,7 @@ class Journal:
         self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 - open as long as the process
 
     def read(self) -> Tree:
-        """Return the tree that the changes have made; a last change that is cut short is dropped."""
+        """Return the tree that the changes have made; an incomplete last change is dropped."""
         tree, end = Tree(), 0
         with open(self._file.name, "rb") as file, suppress(EOFError, ValueError, TypeError):
             while True:
@@ -66,7 +66,7 @@ class TcpServer:
     """The server.
 
     Args:
-        service: what it serves.
+        service: the service that it provides.
         port: the port of 127.0.0.1; 0 picks a free one; None serves this process alone, through `dial`.
         settings: the settings in its `zoo.cfg`, which the word `conf` returns.
 
@@ -102,14 +102,14 @@ class TcpServer:
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener))
 
     def close_copies(self) -> None:
-        """Close this process's sockets; a forked child's are copies, and its parent goes on serving with its own."""
+        """Close this process's sockets; a forked child's are copies, and the parent goes on serving."""
         # Unregister nothing: a forked child and its parent share the selector.
         self._selector.close()
         for each in (*self._own, *self._dialled, *self._sockets.values()):
             each.close()
 
     def run(self) -> None:
-        """Serve until `stop`, or the end of the process."""
+        """Serve until `stop` is called, or the process ends."""
         due = 0
         while not self._stopped:
             ready = self._selector.select(max(0, due - monotonic_ms()) / 1000)
@@ -155,8 +155,8 @@ class TcpServer:
         try:
             client, (host, _) = listener.accept()
         except OSError as error:
-            # As in ZooKeeper, the client waits until a descriptor is free. Without a pause, `select` would report it
-            # again at once.
+            # As in ZooKeeper, the client waits until a descriptor is free. Without a pause, `select` would report the
+            # client again at once.
             if error.errno in _SCARCE:
                 time.sleep(_PAUSE)
             # After any other error, the client is gone again.

@@ -1,8 +1,8 @@
 """ZooKeeper's tree: nodes and sessions, as plain data.
 
-A request becomes a change in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and returns
-what they would do; it alters nothing. `Tree.apply` does it, under a zxid. So several trees that apply the same changes
-in the same order are equal, and a tree can be restored from a log of its changes.
+A request takes effect in two steps, as in ZooKeeper. `Tree.plan` checks operations against the tree and returns the
+change that they would make; it alters nothing. `Tree.apply` makes the change, under a zxid. So several trees that apply
+the same changes in the same order are equal, and a tree can be restored from a log of its changes.
 
 Nothing here reads a clock, counts zxids or numbers sessions: the caller gives times, zxids and numbers.
 """
@@ -29,7 +29,7 @@ class Applied(NamedTuple):
     """The results of a change.
 
     Attributes:
-        stats: for each step, the node's stat after it, if it has one.
+        stats: for each step, the stat of its node after the step; None for a step without a stat.
         events: what happened to which nodes, in order.
     """
 
@@ -41,7 +41,7 @@ class Node:
     """A node, with the names of its children.
 
     Attributes:
-        creates: how many children were ever made, up to the largest number of 32 bits.
+        creates: how many children have ever been made, up to the largest number of 32 bits.
         size: how many children there are.
         owner: the session of an ephemeral node, `CONTAINER`, or 0.
     """
@@ -74,7 +74,7 @@ class Node:
 
 
 class Session:
-    """A session: its timeout, and the paths of its nodes in the order of their creates."""
+    """A session: its timeout, and the paths of its nodes in the order of their creation."""
 
     def __init__(self, timeout: int) -> None:
         self.timeout = timeout
@@ -125,7 +125,7 @@ class Tree:
     def plan(
         self, session: int, operations: Sequence[changes.Operation], time: int, ids: changes.Ids | None = None
     ) -> changes.Change:
-        """Check operations, each as if those before it were done.
+        """Check operations, each as if the earlier ones had been done.
 
         Args:
             session: the session that asks; 0 is the service itself.
@@ -137,7 +137,7 @@ class Tree:
             The change: a step for each operation.
 
         Raises:
-            Refused: one of them can't be done.
+            Refused: one of the operations can't be done.
         """
         draft = _Draft(self, session, time, ids, single=len(operations) == 1)
         steps = []
@@ -150,7 +150,7 @@ class Tree:
         return tuple(steps)
 
     def plan_end(self, session: int) -> changes.Change:
-        """Return the change that ends a session; an empty one if it has ended."""
+        """Return the change that ends a session; an empty change if the session has ended already."""
         return (changes.Closed(session, tuple(self.sessions[session].paths)),) if session in self.sessions else ()
 
     def apply(self, change: changes.Change, zxid: int) -> Applied:
@@ -242,7 +242,7 @@ class _Draft:
         self._altered: dict[str, Node | None] = {}
 
     def add(self, operation: changes.Operation) -> changes.Step:
-        """Check one more operation; return what it does."""
+        """Check one more operation; return the step that it makes."""
         if self._session and self._session not in self._tree.sessions:
             raise changes.Refused(changes.Code.SESSION_EXPIRED)
         return self._planners[type(operation)](self, operation)

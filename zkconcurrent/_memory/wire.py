@@ -1,8 +1,9 @@
 """ZooKeeper's protocol, as a server speaks it: bytes in, bytes out.
 
-A connection is a dialogue of frames, each four bytes of length and then that many bytes. The first one each way opens
-the session. Then a client sends requests (xid, opcode, body) and gets replies (xid, zxid, error, body) in order, and
-between them events, with the xid -1. Instead of the first frame a client may send a word of four letters.
+A connection is a dialogue of frames: each is a length of four bytes, and then that many bytes. The first frame in each
+direction opens the session. Then a client sends requests (xid, opcode, body) and gets replies (xid, zxid, error, body)
+in order; between the replies come events, with the xid -1. Instead of the first frame a client may send a word of four
+letters.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Connection:
         address: the client's address.
         ids: what the client has authenticated as.
         output: the bytes to be sent; the sender removes what it has sent.
-        ended: no more is read, and the connection is to be closed once all is sent.
-        session: its number, 0 before there is one.
+        ended: whether no more is read, and the connection is to be closed once all output is sent.
+        session: the number of its session; 0 before there is one.
         timeout: the session's timeout, in milliseconds, as negotiated.
         received: how many frames have come.
     """
@@ -121,14 +122,14 @@ class Connection:
         return True
 
     def _connect(self, reader: Reader) -> None:
-        """Open a session, or come back to one."""
+        """Open a session, or resume one."""
         _, seen, timeout, session = reader.fields(_CONNECT)
         password = reader.buffer()
         try:
             reader.flag()
             knows_read_only = b"\0"
         except Malformed:
-            # An old client does not ask whether it may only read.
+            # An old client sends no flag for read-only servers.
             knows_read_only = b""
         if seen > self._tree.zxid:
             self.disconnect()
@@ -292,7 +293,7 @@ class Connection:
         return b""
 
     def _set_watches(self, reader: Reader, *, with_persistent: bool = False) -> bytes:
-        """Leave again the watches of an earlier connection, and send the events that they have missed."""
+        """Restore the watches of an earlier connection, and send the events that they have missed."""
         seen = reader.fields(LONG)[0]
         data, exist, children = reader.paths(), reader.paths(), reader.paths()
         nodes, watches = self._tree.nodes, self._service.watches

@@ -45,7 +45,7 @@ def _answer_written(_: changes.Step, stat: changes.Stat | None) -> bytes:
     return pack_stat(stat)
 
 
-# For each single write: what reads it, and what makes its reply from the step that was done and the node's new stat.
+# For each single write, two functions: one reads it, and one makes its reply from the step and the node's new stat.
 WRITES: dict[
     int, tuple[Callable[[Reader], changes.Operation], Callable[[changes.Step, changes.Stat | None], bytes]]
 ] = {

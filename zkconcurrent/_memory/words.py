@@ -14,7 +14,7 @@ _VERSION = "3.8.0-memory, zkconcurrent's server for tests"
 
 
 class Words:
-    """The answers.
+    """Replies to the words.
 
     Args:
         service: the service.
@@ -37,7 +37,7 @@ class Words:
         self.received = 0  # frames of closed connections
 
     def answer(self, word: str) -> str | None:
-        """Return the reply to a word; None if it is not one of these."""
+        """Return the reply to a word; None if the word is not one of these."""
         return getattr(self, f"_{word}")() if word in _WORDS else None
 
     def _ruok(self) -> str:

@@ -1,12 +1,12 @@
 """Deadlocks across processes: when a wait is searched, how a search reads, and what it does with a deadlock.
 
-If a wait has no deadline and its owner holds something, it is searched once it has lasted 1 to 1.5 times `AFTER`, and
-then again after pauses that double, up to one minute. `_protocol/deadlock_cycle.py` explains why that finds every
+If a wait has no deadline and its owner holds something, the wait is searched once it has lasted 1 to 1.5 times `AFTER`,
+and again after pauses that double, up to one minute. `_protocol/deadlock_cycle.py` explains why that finds every
 deadlock, and which wait is the victim.
 
 One thread of the library makes the searches of a client, one after the other, with at most `MOST_A_SECOND` requests a
-second. It begins when a search is due, and ends when none is. Whatever keeps it from reading, such as a lost connection
-or the end of the client, ends the search without a report.
+second. The thread starts when a search is due, and ends when none is. A lost connection, the end of the client, or
+anything else that prevents the reads ends the search without a report.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class WaitCheck:
     """The searches of one waiting node.
 
     Attributes:
-        ticket: the node.
+        ticket: the ticket of the node.
         owner: the thread or task that waits.
-        since: when it was seen to wait, by the clock of deadlines.
+        since: when the wait was noticed, by the clock of deadlines.
         due: when the next search is due.
         cycle: the deadlock that was reported last.
     """
@@ -101,7 +101,7 @@ class Deadlocks:
     """The searches of one client.
 
     Attributes:
-        requests: how many requests they have sent.
+        requests: how many requests the searches have sent.
     """
 
     def __init__(self, client: ClientState, keeper: Keeper) -> None:
@@ -110,7 +110,7 @@ class Deadlocks:
         # A call has the only lasting reference to its check, so both are freed together.
         self._checks: LiveSet[WaitCheck] = LiveSet()
         self._look_at = math.inf
-        # When the keeper takes its next turn, at the latest.
+        # The keeper takes its next turn at this time at the latest.
         self._turn_at = math.inf
         # When the last requests were sent.
         self._sent: deque[float] = deque(maxlen=MOST_A_SECOND)
@@ -119,7 +119,7 @@ class Deadlocks:
     # -- when ----------------------------------------------------------------------------------------------------
 
     def add(self, call: Any, ticket: Ticket, data: bytes, owner: int) -> None:
-        """Have a node's wait searched if it lasts. The node's data name holds of its owner."""
+        """Have a node's wait searched if it lasts. The node's data must name holds of the owner."""
         call.check = check = WaitCheck(call, ticket, data, owner, self._client.now())
         with self._client.lock:
             self._checks.add(check)
@@ -128,7 +128,7 @@ class Deadlocks:
             self._client.wake_keeper()
 
     def search_due(self, pause: float) -> float:
-        """Have the due searches made; return after how many seconds to look again, at most `pause`.
+        """Start the due searches; return the number of seconds until the next check, at most `pause`.
 
         For the keeper, with the session's lock held.
         """
@@ -158,7 +158,7 @@ class Deadlocks:
                 with suppress(Exception):
                     log.exception("a search for a deadlock has failed [%s]", due.ticket.path)
             due.postpone(self._client.now())
-            # Otherwise this would keep the objects of a wait that is over.
+            # Otherwise this variable would keep the objects of a finished wait alive.
             del due
 
     def _next(self) -> WaitCheck | None:
@@ -214,7 +214,7 @@ class Deadlocks:
             for (send, path), reply in zip(batch, replies, strict=True):
                 send(client.link, path, reply)
             self.requests += len(batch)
-            # Noted after they are sent: on a busy machine they may be sent long after their turn.
+            # The requests are noted after they are sent: on a busy machine, that may be long after their turn.
             self._sent.extend([client.now()] * len(batch))
             until = client.now() + client.longest_reply
             while not replies[-1].done:
@@ -265,7 +265,7 @@ class Deadlocks:
             )
             whole: Resumable = call.whole
             with client.lock:
-                # A change that is being looked at may be the grant.
+                # A change that the waiter is still reading may be the grant.
                 if not ticket.awaits or ticket.changed or not whole.waits_for or not end_early(whole, why):
                     return
         if ends or not known:

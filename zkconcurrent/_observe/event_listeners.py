@@ -1,20 +1,20 @@
-"""What listeners get: the story of each acquire and its hold, in order, and each part of it once.
+"""What listeners get: the story of each acquire and its hold, in order, with each part emitted once.
 
 A `Story` begins with an acquire, if there are listeners for it, and ends with its hold. Its parts are first recorded,
-and then emitted. Each part has an iterator over the listeners that it has not reached. So a thread that is interrupted
-in between, or emits at the same time as another thread, leaves nothing out and repeats nothing.
+and then emitted. Each part has an iterator over the listeners that it has not reached. So no part is left out or
+repeated if a thread is interrupted, or if two threads emit at the same time.
 
 Which thread emits a part:
 
-* The thread or task that acquires and releases emits the parts of its own calls, inside the call: an interrupt in a
+* The thread or task that acquires and releases emits the parts of its own calls, inside the call, so an interrupt in a
   listener gives an acquired hold back.
 * A thread of the library, `zkconcurrent events`, emits all else: losses, what the keeper finds, and the ends of holds
-  that no call has ended. The keeper never does: a listener that blocks would stop the heartbeat. If such a part is not
-  emitted yet when the owner makes its next call at that path, the owner emits it first, to keep the order.
+  that no call has ended. The keeper itself never emits: a listener that blocks would stop the heartbeat. If such a part
+  is not emitted yet when the owner makes its next call at that path, the owner emits it first, to keep the order.
 
-Many functions end holds, so they do not record the end of a hold: it is read off the hold's tickets. A function that is
-about to end a hold only notes its story in `untold` first (R1). The story stays there until the reply to the delete
-shows whether the hold had been lost before. The owner waits for that reply no longer than its release does.
+Many functions can end a hold. None of them records the end: it is read from the hold's tickets. A function that is
+about to end a hold only notes the hold's story in `untold` first (R1). The story stays there until the reply to the
+delete shows whether the hold had been lost before. The owner waits for that reply no longer than its release does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .._runtime.wait_loops import Steps
 from . import event_types as events
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
-# An acquire that need not wait for a holder is over sooner, if ZooKeeper is in reach.
+# An acquire that need not wait for a holder takes less than this, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
 
@@ -67,7 +67,7 @@ class Registration:
         self.failed = False
 
     def hears(self, client: ClientState, path: str) -> bool:
-        """Return whether it listens to a path of a client."""
+        """Return whether the listener gets the events of a path of a client."""
         return (self.session is None or self.session() is client) and path.startswith(f"{self.below}/")
 
 
@@ -78,7 +78,7 @@ _CALL = methodcaller("__call__")
 
 
 def add(listener: Listener, session: ClientState | None = None, below: str = "/") -> Callable[[], None]:
-    """Add a listener for all paths below one, of one client or of all; return a function that removes it.
+    """Add a listener for all paths below `below`, of one client or of all; return a function that removes it.
 
     Raises:
         TypeError: see `check_listener`.
@@ -122,7 +122,7 @@ class Part:
         kind: the name of its event's class.
         at: when it was recorded.
         listeners: the listeners that get the event.
-        calls: an iterator over the calls to the listeners that are left; empty if none are.
+        calls: an iterator over the calls to the remaining listeners; empty once all were called.
     """
 
     __slots__ = ("at", "calls", "kind", "listeners")
@@ -131,13 +131,13 @@ class Part:
         self.kind = type(event).__name__
         self.at = event.at
         self.listeners = listeners
-        # An exhausted iterator drops the event, which may have an error, whose frames refer to the story. The last
-        # call, `bool`, does nothing: if it is left, the iteration has ended early.
+        # The event may have an error whose frames refer to the story; an exhausted iterator drops the event. The last
+        # call, `bool`, does nothing: if it remains, the iteration has ended early.
         calls: list[Callable[[], object]] = [*(partial(each.listener, event) for each in listeners), bool]
         self.calls: Iterable[Callable[[], object]] = iter(calls)
 
     def emit(self) -> None:
-        """Call the listeners that are left. Only an error that is not an `Exception` leaves this."""
+        """Call the remaining listeners. This raises only errors that are not an `Exception`."""
         while True:
             try:
                 # R4: taking a call and making it is one step.
@@ -166,8 +166,9 @@ class Story:
         label: the label of the lock.
         token: the fencing token of the hold; 0 before there is one.
         tickets: the tickets of the hold; the story ends when they do.
-        caller: returns the call of a release that waits for the reply, and then emits the end; None if there is none.
-        suspect: whether the hold was suspect when that was last recorded.
+        caller: a function that returns the release call that waits for the reply and then emits the end; it returns
+            None if there is no such call.
+        suspect: whether the story last recorded the hold as suspect.
     """
 
     def __init__(
@@ -218,7 +219,7 @@ class Story:
         self._record("outcome", "TimedOut" if wait else "WouldBlock", waited=self._waited)
 
     def fail(self, error: BaseException | None = None) -> None:
-        """Record the error that has ended the acquire; None for a cancellation. A second end changes nothing."""
+        """Record the error that ended the acquire; None stands for a cancellation. Only the first end counts."""
         if isinstance(error, OutOfReach):
             # A condition's wait has given up the hold, and could not acquire it again.
             cause = LossCause.NOT_REACQUIRED
@@ -258,14 +259,14 @@ class Story:
             self._record("limit", "HoldLimit", held=held)
 
     def find(self, cycle: tuple[DeadlockEdge, ...]) -> None:
-        """Record that the acquire is a part of a deadlock, and have that emitted. Any thread may call this."""
+        """Record that the acquire is part of a deadlock, and have the event emitted. Any thread may call this."""
         self._record(object(), "DeadlockFound", cycle=cycle)
         self._teller.untold.append(self)
         self._client.wake_keeper()
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a release is under way that may still find that the hold was lost before it."""
+        """Whether a release is under way whose reply may show that the hold was already lost."""
         if "end" in self._parts:
             return False
         if (call := self.caller()) is not None and call in self._client.calls:
@@ -301,7 +302,7 @@ class Story:
 
     @property
     def stage(self) -> tuple[str, float]:
-        """Whether it is a "wait" or a "hold" at present, or neither (""), and since when, by the clock of deadlines.
+        """Whether the story is at its "wait", its "hold" or neither (""), and since when, by the clock of deadlines.
 
         An acquire that waits until ZooKeeper is in reach counts as a wait, too. No event reports such a wait, so its
         length decides.
@@ -333,13 +334,13 @@ class Story:
         make: Callable[..., events.LockEvent] = getattr(events, kind)
         event = make(self.primitive, self.path, self.mode, self.token, self._by, at, next(_numbers), self.label, **more)
         event._set_client(self._teller.client_ref)
-        # R4: if several are recorded at once, one is kept.
+        # R4: if several parts are recorded for one stage at once, one is kept.
         self._parts.setdefault(stage, Part(event, [each for each in self.listeners if each in registered]))
 
     # -- to emit -------------------------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        """Emit what was recorded; if this thread must not call a listener, have another one do it."""
+        """Emit what was recorded; if this thread must not call a listener, have another thread do it."""
         self._teller.emit(self)
 
     def acquire_by(
@@ -349,7 +350,7 @@ class Story:
 
         Args:
             tickets: the tickets of its call.
-            wait: whether it waits, or makes a single attempt.
+            wait: whether the acquire waits; otherwise it makes a single attempt.
             steps: the steps, which return whether they acquired.
             granted: records the success in the story; if None, the tickets of the call are the hold.
         """
@@ -364,17 +365,17 @@ class Story:
         except GeneratorExit:
             raise
         except BaseException as error:
-            # If an interrupt strikes here, the loop that runs the call abandons it (or all calls that it runs as one),
-            # which emits the story.
+            # If an interrupt strikes here, the loop that runs the call abandons the call (or the group that it belongs
+            # to), and so emits the story.
             self.fail(error)
             self.emit()
             raise
-        # Here an interrupt gives the hold back: the steps have not ended.
+        # An interrupt here gives the hold back, as the steps have not ended.
         self.emit()
         return acquired
 
     def end_by(self, call: object, rest: Steps[None]) -> Steps[None]:
-        """Run the rest of a release, whose reply shows how the hold has ended; then emit that, on this thread."""
+        """Run the rest of a release, whose reply shows how the hold has ended; then emit the end, on this thread."""
         self.caller = weakref.ref(call)
         try:
             yield from rest
@@ -382,7 +383,7 @@ class Story:
             self.emit()
 
     def flush(self, *, patient: bool = False) -> None:
-        """Emit what was recorded, whatever strikes meanwhile; if `patient`, except an end that is in doubt."""
+        """Emit what was recorded, despite interrupts; if `patient`, leave out an end that is in doubt."""
         try:
             self.emit_recorded(patient=patient)
         except BaseException:
@@ -421,7 +422,7 @@ class Teller:
         self._helper = Helper(keeper, "events", self._work)
 
     def new_story(self, kind: str, path: str, mode: str, owner: int, label: str | None) -> Story | None:
-        """Return the story of an acquire; None without listeners for it."""
+        """Return the story of an acquire; None if it has no listeners."""
         listeners = [each for each in list(registered) if each.hears(self.client, path)]
         # A listener's own calls have no events: otherwise the events could go on forever.
         return Story(self, kind, path, mode, owner, label, listeners) if listeners and not in_listener() else None
@@ -432,7 +433,7 @@ class Teller:
             self.untold.append(ticket.story)
 
     def emit(self, story: Story) -> None:
-        """Emit a story's events on this thread, after earlier ones of its owner and path; see `Story.emit`."""
+        """Emit a story's events on this thread, after earlier events of its owner and path; see `Story.emit`."""
         client = self.client
         # A coroutine that is thrown away may end on any thread, even on the keeper.
         thrown_away = isinstance(sys.exc_info()[1], GeneratorExit)
@@ -461,7 +462,7 @@ class Teller:
 
         Args:
             suspect: whether the client's holds are suspect.
-            changed: whether that has changed since the last call.
+            changed: whether `suspect` has changed since the last call.
         """
         for each in self.wary:
             if each._session is self.client:
@@ -489,7 +490,8 @@ class Teller:
     def _finish(self, story: Story, *, patient: bool = False) -> None:
         """Emit a story that was noted."""
         story.flush(patient=patient)
-        # Remove it last: until it is emitted, the owner must find it here. It may be noted again meanwhile.
+        # Remove the story last: until it is emitted, its owner must find it in `untold`. It may be noted again
+        # meanwhile.
         if not story.in_doubt:
             with suppress(ValueError):
                 self.untold.remove(story)

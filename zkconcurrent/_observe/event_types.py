@@ -1,7 +1,7 @@
-"""The events that listeners get: of each acquire, the hold that follows, and its end.
+"""The events that listeners get about each acquire, the hold that follows, and the end of the hold.
 
-`add_listener` describes when each comes. They are plain data: a listener may keep them, or pass them on to another
-thread.
+`add_listener` describes when each event comes. Events are plain data: a listener may keep them, or pass them on to
+another thread.
 """
 
 import re
@@ -19,7 +19,7 @@ from .._runtime.clock import ago, monotonic
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![^\W_])[0-9a-f]{8,}(?![^\W_])|\d+", re.IGNORECASE)
 
 
-# A program uses some paths again and again.
+# A program uses the same paths again and again.
 @lru_cache(maxsize=1000)
 def fold(path: str) -> str:
     """Return a path with `*` for each number, hash and UUID."""
@@ -49,7 +49,7 @@ class LockEvent(OfClient):
 
     Attributes:
         primitive: the class of the lock, such as "Lock" or "ReadWriteLock".
-        path: its path.
+        path: the path of the lock.
         mode: "exclusive", or "shared" for a read lock and for permits.
         token: the fencing token of the hold; 0 before there is one.
         by: the thread or task that acquires, as in `Contender.by`.
@@ -79,7 +79,7 @@ class LockEvent(OfClient):
 
     @property
     def date(self) -> datetime:
-        """When it happened, by this machine's clock. Valid in the process in which it happened."""
+        """When the event happened, by this machine's clock. Valid only in the process in which it happened."""
         return ago(monotonic() - self.at)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -96,8 +96,8 @@ class Acquired(LockEvent):
     """The acquire has succeeded.
 
     Attributes:
-        waited: for how many seconds.
-        contended: whether others held the lock or were ahead, so that `Waiting` came before.
+        waited: how many seconds the acquire waited.
+        contended: whether others held the lock or were ahead, so that a `Waiting` event came first.
     """
 
     waited: float
@@ -109,7 +109,7 @@ class TimedOut(LockEvent):
     """The acquire has ended at its timeout.
 
     Attributes:
-        waited: after how many seconds.
+        waited: how many seconds the acquire waited.
     """
 
     waited: float
@@ -131,7 +131,7 @@ class Cancelled(LockEvent):
     """The acquire was ended by `cancel_waits()`, a cancellation of its task, Ctrl-C, or the like.
 
     Attributes:
-        waited: after how many seconds.
+        waited: how many seconds the acquire waited.
     """
 
     waited: float
@@ -139,10 +139,10 @@ class Cancelled(LockEvent):
 
 @dataclass(slots=True)
 class DeadlockFound(LockEvent):
-    """The acquire waits in a deadlock, and its own search has found that.
+    """The acquire waits in a deadlock, which its own search has found.
 
     Attributes:
-        cycle: who waits for whom, from this acquire on.
+        cycle: who waits for whom, this acquire first.
     """
 
     cycle: tuple[DeadlockEdge, ...]
@@ -150,10 +150,10 @@ class DeadlockFound(LockEvent):
 
 @dataclass(slots=True)
 class DeadlockVictim(LockEvent):
-    """The acquire would have waited forever, and has raised this error.
+    """The acquire would have waited forever, and has raised `error` instead.
 
     Attributes:
-        waited: after how many seconds.
+        waited: how many seconds the acquire waited.
         error: the `DeadlockError`.
     """
 
@@ -163,10 +163,10 @@ class DeadlockVictim(LockEvent):
 
 @dataclass(slots=True)
 class Failed(LockEvent):
-    """The acquire has raised this error.
+    """The acquire has raised `error`.
 
     Attributes:
-        waited: after how many seconds.
+        waited: how many seconds the acquire waited.
         error: the error.
     """
 
@@ -179,7 +179,7 @@ class Released(LockEvent):
     """The hold was given up: by a release, a condition's wait, the end of its task, or an interrupted acquire.
 
     Attributes:
-        held: after how many seconds.
+        held: how many seconds the hold lasted.
     """
 
     held: float
@@ -190,8 +190,8 @@ class Lost(LockEvent):
     """The hold was lost.
 
     Attributes:
-        held: after how many seconds.
-        cause: why.
+        held: how many seconds the hold lasted.
+        cause: why the hold was lost.
     """
 
     held: float
@@ -203,7 +203,7 @@ class HoldLimit(LockEvent):
     """The hold has lasted longer than the lock's `hold_limit`. With `on_hold_limit="lose"`, `Lost` follows.
 
     Attributes:
-        held: for how many seconds.
+        held: how many seconds the hold has lasted so far.
     """
 
     held: float
@@ -214,7 +214,7 @@ class Suspect(LockEvent):
     """ZooKeeper is out of reach, so the hold may be about to be lost.
 
     Attributes:
-        remaining: for how many seconds it surely lasts.
+        remaining: how many seconds the hold is sure to last.
     """
 
     remaining: float

@@ -1,7 +1,7 @@
 """Limits of holds: a hold that lasts longer than intended is logged, reported to listeners and, on request, ended.
 
-No hold has a timer. An acquire notes in its tickets when they will have been held for too long, and the keeper looks
-at them when the first of these times has come. So only locks with a limit pay for it.
+No hold has a timer. An acquire notes in its tickets when they will have been held for too long, and the keeper checks
+the tickets at the first of these times. So only locks with a limit have a cost.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Limit(NamedTuple):
     """The limit of a hold; for a ticket, also the time at which its hold reaches the limit.
 
     Attributes:
-        seconds: for how long.
-        loses: whether the hold then ends.
+        seconds: how long the hold may last.
+        loses: whether the hold ends at the limit.
         due: when the hold reaches the limit, by the clock of leases.
     """
 
@@ -57,7 +57,7 @@ class HoldLimits:
     """The limits of one client's holds.
 
     Attributes:
-        due: when the keeper is to look, by the clock of leases.
+        due: when the keeper is to check the holds, by the clock of leases.
     """
 
     def __init__(self, client: ClientState, teller: Teller) -> None:
@@ -79,7 +79,7 @@ class HoldLimits:
                 client.wake_keeper()
 
     def end_due(self, now: float) -> float:
-        """Report, or end, the holds that have lasted for too long; return when to look again.
+        """Report or end the holds that have lasted too long; return when to check again.
 
         For the keeper, with the session's lock held.
         """
@@ -101,7 +101,7 @@ class HoldLimits:
                 over.setdefault(id(limit), (limit, []))[1].append(ticket)
         for limit, tickets in over.values():
             self._exceed(limit, tickets, limit.seconds + now - limit.due)
-        # R2: if an interrupt comes before this, or a signal handler has acquired meanwhile, the next turn looks again.
+        # R2: if an interrupt comes before this, or a signal handler has acquired meanwhile, the next turn checks again.
         if begun == self._begun:
             self.due = first
         return self.due
@@ -112,7 +112,7 @@ class HoldLimits:
             self._teller.note(first)
             first.story.exceed(held)
         if not limit.loses:
-            # If the limit ends the hold, that is logged as every loss is.
+            # If the limit ends the hold, the end is logged like every other loss.
             self._client.warn_later(
                 "%s has been held for %.1f s by %s, longer than its hold_limit of %g s (fencing token %d)",
                 first.node,

@@ -1,10 +1,9 @@
-"""What this process holds and waits for, as data, as text, and written at a signal.
+"""What this process holds and waits for, as data, as text, or written when a signal comes.
 
 The sessions have the tables that show this: the nodes of each client, the holds of each path, the calls in progress.
-All are read as they are: none of their locks is taken, no request is sent, and each table is copied in one step (R4).
-So a signal handler or finalizer may call `inspect()`, wherever it has struck, and so may any thread. The price: two
-tables may be of different moments, so a hold that passes from one thread to another meanwhile may be missing, or be
-shown twice.
+All are read without taking their locks or sending a request, and each table is copied in one step (R4). So any thread
+may call `inspect()`, and so may a signal handler or finalizer, whatever it has interrupted. The price: two tables may
+show different moments, so a hold that passes from one thread to another meanwhile may be missing or shown twice.
 """
 
 from __future__ import annotations
@@ -55,10 +54,10 @@ class OwnerReport(NamedTuple):
 
     Attributes:
         name: what it is, and its name, such as "thread 'MainThread'"; empty if it has ended.
-        by: its name in the data of its nodes: the `by` of a `Contender`.
-        gone: why it will never go on, such as "its thread has ended"; empty while it may.
-        at: where it is, without the library's own calls, the innermost first, such as "wait (threading.py:320) < settle
-            (app.py:27)"; empty if that is not known.
+        by: its name in the data of its nodes, as in `Contender.by`.
+        gone: why it will never go on, such as "its thread has ended"; empty while it may go on.
+        at: the calls that it is in, without the library's own, the innermost first, such as "wait (threading.py:320) <
+            settle (app.py:27)"; empty if they are not known.
     """
 
     name: str
@@ -72,21 +71,21 @@ class OwnerReport(NamedTuple):
 
 @public
 class HoldReport(NamedTuple):
-    """A hold of this process: one for each node, so three permits are three.
+    """A hold of this process; each node is a hold, so three permits are three holds.
 
     Attributes:
         path: the primitive's path, without the chroot.
-        kind: its class.
-        mode: "read", "write" or "permit"; for holds that are not of locks, "claim", "party" or "member"; empty if
-            the class has one mode only.
+        kind: the primitive's class.
+        mode: "read", "write" or "permit"; for holds of other primitives, "claim", "party" or "member"; empty if the
+            class has one mode only.
         token: the fencing token.
         since: when the hold began, by this machine's clock.
-        held_for: for how many seconds it has lasted; if it was lost, until the loss was noticed.
-        depth: how many acquires are not released.
+        held_for: how many seconds the hold has lasted; a lost hold counts until its loss was noticed.
+        depth: how many acquires are not released yet.
         owner: the thread or task that has acquired it. None for a membership, which belongs to the client; for the hold
             of a generator, if the thread that acquired it has ended; and while a hold is being granted, or handed to
             the next thread of this process.
-        cause: why the hold was lost, until its owner has settled that; None while it is held.
+        cause: why the hold was lost; None while it is held. A lost hold is shown until its owner has settled the loss.
         label: the `label` of the lock, if it has one.
     """
 
@@ -122,15 +121,15 @@ class WaitReport(NamedTuple):
 
     Attributes:
         path: the primitive's path, without the chroot.
-        kind: its class.
+        kind: the primitive's class.
         mode: as for a hold.
         since: when the wait began, by this machine's clock.
-        waited: for how many seconds it has lasted.
-        timeout: for how many seconds it lasts at most; None if it may last forever.
+        waited: how many seconds the wait has lasted.
+        timeout: how many seconds the wait may last; None if it may last forever.
         owner: the thread or task that waits.
-        awaits: the nodes for whose change it waits; none while it asks ZooKeeper, or waits for its turn among the
-            threads of this process.
-        holder: the owner of the awaited node, if that is in this process.
+        awaits: the nodes whose change it awaits; empty while it asks ZooKeeper, or waits for its turn among the threads
+            of this process.
+        holder: the owner of the awaited node, if that owner is in this process.
         label: as for a hold.
     """
 
@@ -159,11 +158,12 @@ class ClientReport(NamedTuple):
 
     Attributes:
         hosts: its servers, and the chroot.
-        state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked" (the parent process's).
+        state: "connected", "out of reach", "stopped" (or not started), "given up", or "forked" (it belongs to the
+            parent process).
         session: its session id, a signed number; None between two sessions.
         timeout: its session timeout, in seconds; infinite before the first connection.
-        lease: for how many seconds its holds last if no server replies; None without a session. Without a hold, it
-            does not matter if the lease is over.
+        lease: how many seconds its holds last if no server replies; None without a session. Without a hold, it does not
+            matter if the lease is over.
         holds: what it holds, by path.
         waits: its calls that wait, the longest first.
     """
@@ -178,7 +178,7 @@ class ClientReport(NamedTuple):
 
     def __str__(self) -> str:
         session = "" if self.session is None else f", session {self.session & (1 << 64) - 1:#x} of {self.timeout:g} s"
-        # Nothing renews the lease of a client that holds nothing: its end would look like a fault.
+        # Nothing renews the lease of a client without holds, so an ended lease would look like a fault.
         holds = any(hold.cause is None for hold in self.holds)
         lease = f", lease ends in {self.lease:.1f} s unless renewed" if holds and self.lease is not None else ""
         return "\n  ".join([f"{self.hosts}: {self.state}{session}{lease}", *map(str, self.holds + self.waits)])
@@ -186,10 +186,10 @@ class ClientReport(NamedTuple):
 
 @public
 class Inspection(NamedTuple):
-    """What this process holds and waits for. `str()` of it is for operators.
+    """What this process holds and waits for. Its `str()` is a text for operators.
 
     Attributes:
-        at: when this was found, by this machine's clock.
+        at: when this report was made, by this machine's clock.
         pid: the process id.
         clients: the clients, in the order of their first use.
     """
@@ -218,10 +218,9 @@ class Inspection(NamedTuple):
 
 @public
 def inspect() -> Inspection:
-    """Return what this process holds and waits for, of all clients, threads and tasks; print it to read it.
+    """Return what all clients, threads and tasks of this process hold and wait for; print the result to read it.
 
-    Takes no lock that a call holds while it waits, and sends nothing. So any thread may call it, and any signal
-    handler.
+    It takes no lock that a call holds while waiting, and sends nothing. So any thread or signal handler may call it.
     """
     at = ago(0.0)
     sessions: list[Any] = living_sessions()
@@ -327,7 +326,7 @@ class _Seen:
         )
 
     def _primitive(self, path: str) -> tuple[str, str]:
-        """Return the path and the class of the primitive there or, for a node of its own, of the nearest above."""
+        """Return the path and class of the primitive at a path or, if there is none, of the nearest primitive above."""
         above = path
         while above and above not in self._kinds:
             above = above.rpartition("/")[0]
@@ -407,20 +406,20 @@ class _Dump:
         self.before: Any = None
 
     def __call__(self, signum: int, interrupted: FrameType | None) -> None:
-        # Signals that come faster than they are handled would nest too deeply. The frames show that one is being
-        # handled; an interrupt could leave any other record of that behind.
+        # Signals that come faster than they are handled would nest too deeply. The frames show whether one is being
+        # handled, as an interrupt could leave a flag set.
         if all(frame.f_code is not self._write.__code__ for frame in frames_from(interrupted)):
             self._write()
         if callable(self.before):
             self.before(signum, interrupted)
 
     def _write(self) -> None:
-        # An error would be raised wherever the main thread is.
+        # An error would be raised in whatever the main thread is running.
         try:
             text = str(inspect())
         except Exception as error:
             text = f"zkconcurrent: inspect() failed: {error!r}"
-        # The descriptor may be closed: the program goes on without.
+        # If the descriptor is closed, the program goes on without the text.
         with suppress(OSError):
             os.write(self._fd, f"{text}\n".encode(errors="backslashreplace"))
 
@@ -433,10 +432,10 @@ def dump_on_signal(signum: int, fd: int = 2) -> None:
 
         zkconcurrent.dump_on_signal(signal.SIGUSR2)
 
-    One `os.write` writes the text, past `sys.stderr` and the log. As with `faulthandler`, that blocks while a pipe is
-    full. The handler that the program had set before is called afterwards; a signal that would have ended the process
-    no longer does. The main thread runs the handler, even while it waits for a lock, but not while it is inside a call
-    of a C library that never returns.
+    One `os.write` writes the text and bypasses `sys.stderr` and the log. As with `faulthandler`, the write blocks while
+    a pipe is full. The handler that the program had set before is called afterwards; a signal that would have ended the
+    process no longer does. The main thread runs the handler, even while it waits for a lock, but not while it is inside
+    a call of a C library that never returns.
 
     Args:
         signum: the signal, such as `signal.SIGUSR2`.

@@ -1,9 +1,9 @@
 """Long waits for locks and permits: the log shows which path a program waits for, and who holds it.
 
-A program that seems to hang often waits for a lock. If a thread or task of this client has waited in a queue for
-`LONG` seconds, or for `log_waits_after` of `connect`, that is logged. It is logged again at doubled times, then once an
-hour, and once more when the wait has ended. Nothing is sent before the first report; a report takes a listing and
-a read, on a thread of its own. The logger is `zkconcurrent.waits`.
+A program that seems to hang often waits for a lock. Once a thread or task of this client has waited in a queue for
+`LONG` seconds, or for the `log_waits_after` of `connect`, the wait is logged. It is logged again each time its length
+has doubled, then once an hour, and once more when it has ended. Nothing is sent before the first report; each report
+makes a listing and a read, on a thread of its own. The logger is `zkconcurrent.waits`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class LongWaits:
         self._client = client
         # How long a wait in each queue will have lasted at its next report; only queues with a long wait are here.
         self._due: dict[Hashable, float] = {}
-        # The reports, logged on one thread, so that a log handler that blocks stops no other; the oldest are dropped.
+        # One thread logs the reports, so a log handler that blocks stops no other thread. If there are too many
+        # reports, the oldest are dropped.
         self._reports: deque[Callable[[], None]] = deque(maxlen=4096)
         self._helper = Helper(keeper, "waits", partial(log_all, self._reports))
         # Before this time, by the clock of deadlines, no report is due.
@@ -71,7 +72,8 @@ class LongWaits:
     def note_end(self, call: WaitingCall, *, acquired: bool) -> None:
         """Note that the wait of a call, if any, is over.
 
-        If it was reported, the keeper's next turn has the end logged: the caller may have the lock now, and must go on.
+        If the wait was reported, the keeper's next turn has its end logged. The caller may have the lock now, and must
+        go on.
         """
         wait, call.long_wait = call.long_wait, None
         if wait is None or wait[0].queue_key not in self._due:

@@ -41,6 +41,7 @@ def observation(session: Session) -> Observation:
     """Return the observation of a client; the first call makes it."""
     if isinstance(session.hooks, Observation):
         return session.hooks
-    # R4: of two threads, or of a thread and its signal handler, one makes the object that all use; either may set it.
+    # R4: if two threads, or a thread and its signal handler, come here at once, all use the object that one of them has
+    # made; either may set it.
     session.hooks = made = vars(session).setdefault("_observation", Observation(session))
     return made  # type: ignore[no-any-return]

@@ -27,13 +27,13 @@ class _Calls(SimpleQueue[Callable[[], object]]):
 
 @public
 class QueueListener:
-    """A listener that passes events on to another one, on a thread of its own: the other one may take long, or wait.
+    """A listener that calls another listener on a thread of its own, so that the other may take long, or wait.
 
-    Events that come while the queue is full are dropped, and counted. The thread runs while there are events, and does
-    not keep the interpreter from exiting: call `flush()` first. A forked child begins with an empty queue.
+    Events that come while the queue is full are dropped, and counted. The thread runs while there are events. It does
+    not keep the interpreter from exiting: call `flush()` before the exit. A forked child begins with an empty queue.
 
     Args:
-        listener: called with each event. Its first `Exception` is logged; all are ignored.
+        listener: called with each event. The first `Exception` that it raises is logged; all are ignored.
         maxsize: how many events may wait.
 
     Attributes:
@@ -59,7 +59,7 @@ class QueueListener:
         self._counting = threading.Lock()
         self.dropped: int = 0
         self._forks = this_process.forks
-        # The thread that calls the listener, while one does.
+        # The thread that is calling the listener; 0 if none is.
         self._thread = 0
 
     def _begin_in_child(self) -> None:
@@ -77,7 +77,7 @@ class QueueListener:
                 self.dropped += 1
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until the listener has been called with all events so far; return whether that was so in time.
+        """Wait until the listener has been called with all events so far; return False if the timeout passes first.
 
         Raises:
             RuntimeError: the listener itself calls this, and so would wait for itself.
@@ -110,7 +110,7 @@ class QueueListener:
                     if not self._failed:
                         self._failed = True
                         log_failure(self._listener)
-                # The next event may be long in coming.
+                # Otherwise this variable would keep the event alive until the next one comes.
                 del call
 
 

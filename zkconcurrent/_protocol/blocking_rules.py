@@ -24,7 +24,7 @@ LATE_SEQUENCE = 2_000_000_000
 # The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
 
-# A party of Curator's double barrier. By chance, one name in a hundred ends like a sequential node's.
+# The name of a party of Curator's double barrier. By chance, one name in a hundred ends like a sequential node's.
 _PARTY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
@@ -36,8 +36,8 @@ class Rule(NamedTuple):
 
     Attributes:
         role: the part of our nodes' names between the unique prefix and the sequence number.
-        roles: the roles of all contenders in the queue, in the order in which names are cut.
-        alone: marks the names of exclusive contenders; every name contains "".
+        roles: the roles of all contenders in the queue, in the order in which `key` cuts the names.
+        alone: the part that only the names of exclusive contenders contain; "" makes all contenders exclusive.
         hands_over: whether a releasing thread may let the next thread of this process continue before the server has
             replied. This is safe only if all contenders are exclusive and no node can come between the two. If several
             contenders can hold together, others may still block the next thread; and a writer may leave a read lock
@@ -52,8 +52,8 @@ class Rule(NamedTuple):
     def key(self, name: str) -> str:
         """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
 
-        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; for two roles, one after the other, its
-        `InterProcessReadWriteLock`. Keys are compared as strings, as in Curator.
+        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; its `InterProcessReadWriteLock` applies
+        that to one role after the other. Keys are compared as strings, as in Curator.
         """
         for role in self.roles:
             name = name.rpartition(role)[2]
@@ -133,7 +133,7 @@ def behind(me: str, queue: Sequence[str], rule: Rule) -> list[str]:
 def nearest(queue: Sequence[str], rule: Rule) -> dict[str, str | None]:
     """Return, in the order of turns, the node that each contender waits for: its `blocker`.
 
-    One pass finds them all: to ask for the `blocker` of each of n contenders takes n passes.
+    One pass finds them all, whereas calling `blocker` for each of n contenders takes n passes.
     """
     found: dict[str, str | None] = {}
     last = last_alone = last_key = None
@@ -172,7 +172,8 @@ def check_queue(path: str, queue: Sequence[str], rule: Rule = MUTEX) -> None:
     roles = rule.roles
     for name in queue:
         if name[:3] == "_c_" and name[PREFIX_LENGTH:-10] in roles and name[-10:].isdecimal():
-            # The fast path of nearly all names, with no regular expression: a wake-up checks all names of a crowd.
+            # Nearly all names take this fast path, without a regular expression: a wake-up checks the whole queue's
+            # names.
             continue
         if (role := role_of(name)) is not None and role not in roles:
             layouts = {role, rule.role} == {MUTEX.role, LATCH.role}

@@ -1,25 +1,25 @@
 """The search for a deadlock, from one node that waits: pure, as a generator that asks for listings and data.
 
-A node waits for each node ahead of it that excludes it, whether that one holds (a *hard* edge) or waits (*soft*). A
-node that holds goes away only when its owner continues, and an owner that waits continues only when it is the turn of
+A node waits for each node ahead of it that excludes it, whether the node ahead holds (a *hard* edge) or waits (*soft*).
+A node that holds goes away only when its owner continues, and an owner that waits continues only when it is the turn of
 its waiting node. The data of a waiting node name its owner's holds; nothing shows where the owner of a hold waits. So
 the search goes backwards: from my holds to the nodes that wait for them, to the holds of their owners, and so on. If it
 comes to my own node, there is a deadlock.
 
-* **All are found.** The youngest node of a deadlock closed it. As this node is the last of its queue, no other waits
-  behind it: the others wait for a hold of its owner. So it is enough that each waiter whose owner holds something
-  searches once, after its create.
+* **All are found.** The youngest node of a deadlock closed it. As this node is the last in its queue, none waits behind
+  it: the deadlock's other members wait for a hold of its owner. So it is enough that each waiter whose owner holds
+  something searches once, after its create.
 * **One victim.** A search leaves out the holds of younger waiters, which find and end the deadlocks that lead through
   these holds. A waiter that can be ended leaves out only waiters that can be ended, too. So the victim is the youngest
-  waiter that can be ended and for whose holds a member waits. If another member is younger, it has reported the
-  deadlock before.
+  waiter that can be ended and for whose holds a member waits. If another member is younger, it has already reported the
+  deadlock.
 * **None is imagined.** All queues are listed once more, behind a `sync`. A name that is in both listings of a queue was
   there in between, as no name comes back; and the order of a queue never changes. So at one instant between the two
   listings, all these edges existed together.
 
-Only what is certain counts: waits without a deadline, and the holds that the data name, which only their owner ends.
-The search skips a node whose data do not describe its wait, such as another program's, and a node that gives up by
-itself.
+Only certain edges count: waits without a deadline, and holds that the data name, as only their owner ends these. The
+search skips a node whose data do not describe its wait, such as another program's node, and a node whose wait has a
+deadline.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .node_names import is_marked, unique
 from .operations import Node
 
 AFTER = 1.0  # seconds
-"""How long a wait lasts before it is searched, and before it must show in a queue."""
+"""How long a wait lasts before its client searches for a deadlock, and before the wait must show in a queue."""
 MOST_REQUESTS = 1000
 MOST_AT_ONCE = 64
 UNREADABLE = Node(b"", 0, 0.0, 0)
@@ -56,11 +56,11 @@ class Waiter(NamedTuple):
     """The node for which the search is made.
 
     Attributes:
-        place: where it is.
+        place: its queue and its name.
         czxid: its creation zxid.
         holds: what its owner holds, as in its data.
         waited: returns how long the node has been there, in seconds.
-        ends: a deadlock ends the wait; otherwise it is only reported.
+        ends: a deadlock ends the wait; otherwise the deadlock is only reported.
     """
 
     place: Place
@@ -107,7 +107,7 @@ class _View:
         queues: the queues, by path; None for a queue that could not be followed.
         nodes: the nodes, and their data; None for a node that is gone, is another program's, or may end its wait by
             itself.
-        requests: how many requests it took to read all that.
+        requests: how many requests these reads took.
     """
 
     def __init__(self) -> None:
@@ -143,10 +143,10 @@ def queue_of(path: str, names: Listing) -> _Queue | None:
 
 
 def left_out(me: Waiter, node: Node, info: NodeInfo) -> bool:
-    """Return whether a waiter, rather than `me`, finds the deadlocks that lead through its owner's holds.
+    """Return whether a waiter, rather than `me`, finds the deadlocks that lead through that waiter's holds.
 
-    The waiter's place in its queue is not left out: its own search would not find a deadlock in which the others wait
-    only for that place.
+    The search still follows the nodes behind the waiter, whose own search would not find a deadlock in which the others
+    wait only for its place in the queue.
     """
     return node.czxid > me.czxid and (info.ends or not me.ends)
 
@@ -156,7 +156,7 @@ class _Walk:
 
     Attributes:
         chain: the edges that lead from my node to one of my owner's holds; each has the waiting node, the node that it
-            waits for, and whether that one holds. Empty if no such chain is known.
+            waits for, and whether the latter holds. Empty if no such chain is known.
     """
 
     def __init__(self, me: Waiter, view: _View) -> None:
@@ -198,7 +198,8 @@ class _Walk:
         queue = self._view.queues[place.path]
         assert queue is not None
         if place not in self._held and not queue.rule.alone:
-            # If all exclude each other, the nodes behind a waiter also wait for the node that the waiter waits for.
+            # If all contenders exclude each other, the nodes behind a waiter also wait for the node that the waiter
+            # waits for.
             return
         for name in behind(place.name, queue.line, queue.rule):
             each = Place(place.path, name)
@@ -211,7 +212,7 @@ class _Walk:
                 self._await(each, place)
 
     def _await(self, waiter: Place, place: Place) -> None:
-        """Note that a node waits for another one, if that is certain, and what its owner holds."""
+        """If a node certainly waits for another one, note that, and what the waiting node's owner holds."""
         if waiter not in self._view.nodes and is_marked(waiter.name):
             self._nodes[waiter] = None
         elif self._view.nodes.get(waiter, self) is not None:

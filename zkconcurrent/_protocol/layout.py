@@ -1,6 +1,6 @@
 """The layout of the primitives' nodes: the roles in the names of contenders, and the folders below a path.
 
-The names are Curator's. A path is for one kind of primitive: what lies there tells which.
+The names are Curator's. A path is for one kind of primitive; the nodes there show which.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ FOLDERS = {
     "DoubleBarrier": ("ready",),
 }
 """The children with fixed names, by the kind of primitive; all are persistent."""
-# What an error calls these kinds.
+# The names of these kinds in errors.
 _FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
-# A node that its role identifies: ours or Curator's, or one that an old Curator or an operator has named. Each name
-# ends in a number: a path such as `/app/lock-a` is not a contender at `/app`.
+# The names of nodes that their role identifies: our and Curator's nodes, and nodes that an old Curator or an operator
+# has named. Each name ends in a number, so a path such as `/app/lock-a` is not a contender at `/app`.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
     r"|(?P<item>queue-|qn-)[0-9]+\Z"
@@ -79,7 +79,7 @@ def other_folder(name: str) -> str | None:
 
 
 def has_data(length: int) -> str:
-    """Return the text of the error for a node that has data, where a queue's has none."""
+    """Return the text of the error for a node that has data, whereas a queue's node has none."""
     return (
         f"the node has {length:,} bytes of data, as that of an Event, a CountDownLatch, a Barrier, a number, a "
         "value, a Queue, a Dict or a Set has, so it is theirs: use another path; or, if nothing uses "

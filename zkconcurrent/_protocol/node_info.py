@@ -1,7 +1,7 @@
 """The data of a node, as its creator wrote them; any program may have written anything.
 
-Every lock's nodes have JSON, which operators read and a search for a deadlock follows; see `node_data`, which writes
-it. A field that is missing, or of another type, is None or empty.
+The data of a lock's nodes are JSON, which operators read and a search for a deadlock follows; `node_data` writes it. A
+field that is missing, or of another type, is None or empty.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class NodeInfo(NamedTuple):
         thread: the thread's name.
         owner: the owner's name in a `DetachedLock`.
         by: the thread or task.
-        timeout: for how many seconds it waits at most.
-        holds: what it held when it queued: full paths, each with the unique part of a node's name.
+        timeout: how many seconds its owner waits at most.
+        holds: what its owner held when the owner queued, each hold as a full path and the unique part of a node's name.
         label: the program's name for the lock, or for its use of the lock.
-        ends: a deadlock ends its wait.
+        ends: whether a deadlock ends its owner's wait.
     """
 
     host: str | None = None
@@ -64,7 +64,7 @@ class NodeInfo(NamedTuple):
             return cls(None if data == REVOKED else data.decode("utf-8", "replace") or None)
 
     def whole_name(self, otherwise: str) -> str:
-        """Return the words by which messages name the creator."""
+        """Return the words with which messages name the creator."""
         if self.pid is None:
             name = repr(self.host or otherwise)
         else:
@@ -76,7 +76,7 @@ class NodeInfo(NamedTuple):
 
 
 def origin_of(candidate: bytes) -> tuple[str | None, int | None]:
-    """Return host and process of a candidate, by its node's data; None for an id that the library has not made."""
+    """Return the host and process id in a candidate's data; None for both if the library has not made the id."""
     found = _CANDIDATE.fullmatch(candidate)
     return (None, None) if found is None else (found[2].decode("utf-8", "replace"), int(found[1]))
 
@@ -90,6 +90,6 @@ def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _duration(value: object) -> float | None:
-    """Return a number of seconds; None for another value, as JSON may have infinity, or a thousand digits."""
+    """Return a number of seconds; None for any other value: JSON may hold infinity, or a thousand digits."""
     seconds: float | None = _typed(value, float, int)
     return seconds if seconds is not None and 0 <= seconds < _LONGEST else None

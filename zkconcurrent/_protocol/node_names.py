@@ -15,7 +15,7 @@ _MARKED_DIGIT = 24
 _MARKED_AT = len("_c_") + _MARKED_DIGIT
 
 MARK = 8 << 44
-"""Marks the number of a ticket if its node's data name holds, so that a listing alone shows which nodes to read."""
+"""Marks the number of a ticket if its node's data list holds, so that a listing alone shows which nodes to read."""
 
 _DETACHED = 4 << 44
 """Marks the number of a `DetachedLock`'s ticket: another node may take the place of its node; see `way_to_grant`."""
@@ -26,20 +26,20 @@ def unique_prefix(client: str, number: int, *, marked: bool, detached: bool) -> 
 
     Args:
         client: the first twenty digits of the UUID.
-        number: the ticket's; less than 2**44.
-        marked: whether the node's data name its owner's holds.
+        number: the ticket's number; less than 2**44.
+        marked: whether the node's data list its owner's holds.
         detached: whether a `DetachedLock` makes it.
     """
     return f"_c_{client}-{number | marked * MARK | detached * _DETACHED:012x}-"
 
 
 def unique(name: str) -> str:
-    """Return the unique part of a node's name, as the data of other nodes name it: the 32 digits of its UUID."""
+    """Return the unique part of a node's name, the 32 digits of its UUID, as other nodes' data contain it."""
     return name[3 : PREFIX_LENGTH - 1].replace("-", "")
 
 
 def is_marked(name: str) -> bool:
-    """Return whether a name has the mark of data that name holds; another program's name may have it by chance."""
+    """Return whether a name has the mark for data that list holds; another program's name may have it by chance."""
     return name[_MARKED_AT : _MARKED_AT + 1] in {*"89abcdef"}
 
 

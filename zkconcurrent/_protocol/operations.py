@@ -4,7 +4,7 @@ A recipe yields one operation and receives its result. Or it yields a tuple of o
 to back, and receives all results. A failed operation raises at the yield; if several fail, the first failure is raised.
 
 An operation is sent again after a lost connection, unless it is "sent once". A server that is too busy for a request
-has surely not applied it: the request is sent again, whatever it is.
+has certainly not applied it, so the request is sent again even if it is "sent once".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NotEmpty(Failure):
 
 
 class ConnectionLost(Failure):
-    """The reply to a create, a write or a multi never came: whether it was applied is unknown."""
+    """The reply to a create, a write or a multi never came: it is unknown whether the request was applied."""
 
 
 class Busy(ConnectionLost):
@@ -106,7 +106,7 @@ MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Rec
 class NewTicket(NamedTuple):
     """Wait for a connection; return a new `Ticket` of the current session.
 
-    `marked`: the data of its node name its owner's holds; see `node_names`. `detached`: a `DetachedLock` makes it.
+    `marked`: the data of its node list its owner's holds; see `node_names`. `detached`: a `DetachedLock` makes it.
     """
 
     path: str
@@ -132,7 +132,7 @@ class CreateEphemeral(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Create a node that belongs to no ticket; only in a `Multi`.
+    """Create a node that belongs to no ticket; only in a `Multi` or a `CreateTogether`.
 
     With `sequential`, the server adds a number to the name. The result is the node's full path and its stat.
     """
@@ -163,7 +163,7 @@ class CreatePersistent(NamedTuple):
 
 
 class SetNode(NamedTuple):
-    """Write a node's data if it still has that version; return whether it did. Sent once.
+    """Write a node's data if the node still has that version (-1: any); return whether they were written. Sent once.
 
     In a `Multi`, a different version makes the whole `Multi` fail.
     """
@@ -195,8 +195,8 @@ class Check(NamedTuple):
 class Multi(NamedTuple):
     """Apply all operations or none, in the ticket's session; return their results. Sent once.
 
-    If the operations include a `CreateEphemeral`, the ticket is the ticket of one of these. A failure has the number of
-    the operation that failed. A delete in a `Multi` does not hand the lock over to a thread of this process: see
+    If the operations include a `CreateEphemeral`, the `Multi` has the ticket of one of these. A failure has the number
+    of the operation that failed. A delete in a `Multi` does not hand the lock over to a thread of this process: see
     `Rule`. With `awaits_reply_past_deadline`, the driver waits for the reply, and for the reads that follow, even past
     the deadline: for a third of the session timeout at most.
     """
@@ -226,7 +226,7 @@ NOWHERE: Sequence[str] = ()
 class EnsureContainer(NamedTuple):
     """Create a container node; succeed if it exists already.
 
-    Only below a persistent node, with which it is destroyed: see `nodes.missing`.
+    Only for a path that has more missing parts than fit into one request: see `nodes.missing_beside`.
     """
 
     path: str
@@ -308,7 +308,7 @@ class Watch(NamedTuple):
 
 
 class WatchRecursive(NamedTuple):
-    """As long as the connection lasts, add each node below the ticket's path that changes to `changes`.
+    """While the connection lasts, append to `changes` the path of each changed node below the ticket's path.
 
     The result identifies the connection: see `WaitRecursive`. Sent once.
     """
@@ -331,7 +331,7 @@ class WaitRecursive(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait until something changes that the ticket's last `Watch` read, or may have changed.
+    """Wait until anything that the ticket's last `Watch` read changes, or may have changed.
 
     `left` returns how many seconds are left, by a clock that may be set; the wait also ends when the result is 0 or
     less. As the clock may be set, the driver calls `left` again and again.
@@ -375,7 +375,7 @@ class MarkMissing(NamedTuple):
 
 
 class DetachTicket(NamedTuple):
-    """Leave the ticket, and its node, to the primitive, however the call ends."""
+    """Let the primitive keep the ticket and its node, however the call ends."""
 
     ticket: Ticket
 

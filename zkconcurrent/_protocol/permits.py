@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
-"""The names of the nodes that add permits: a UUID, and how many."""
+"""The names of the nodes that add permits: a UUID, and how many permits it adds."""
 _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 

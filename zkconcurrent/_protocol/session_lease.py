@@ -1,8 +1,9 @@
 """The lease: the time until which a session surely lives, computed from successful requests and the local clock.
 
-A client holds while its session lives, and a client that is cut off does not learn of the session's end. So it must
-know a moment `r` such that the leader has surely heard from the session at `r` or later: that leader, or any later one,
-keeps the session until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
+A client holds its locks while its session lives, and a client that is cut off does not learn of the session's end. So
+it must know a moment `r` such that the leader has surely heard from the session at `r` or later: that leader, or any
+later one, keeps the session until `r + T`, where T is the session's timeout. Two observations on one connection give
+that moment:
 
 * W, a write that succeeded. A majority has logged it. So the server that handled it was really the leader, the session
   lived, and any later leader began after W was sent, and started all session clocks anew. A reply to a read, ping or
@@ -25,8 +26,8 @@ How the module computes:
 
 * *Sent* is stamped before the call that sends, *answered* after the reply was read. Every error in these times makes
   the lease shorter.
-* The log keeps one entry for each T/100: of two close ones, the older. That can only shorten the lease, and it spares a
-  busy client a long log.
+* The log keeps one entry for each T/100: of two entries closer than that, the older. That can only shorten the lease,
+  and it spares a busy client a long log.
 * T is the shortest timeout of the session's life. A new leader restarts every session's clock with the timeout that the
   session was *created* with, and a server with other limits may grant less on a reconnect.
 * A read proves nothing, not even as q: not every server that speaks the protocol counts reads as signs of life.
@@ -62,7 +63,7 @@ MARGIN = 0.02
 GAP = 0.3
 # The gap if the tick is known, as a fraction of the tick.
 TICK_GAP = 0.6
-# In seconds, however long the timeout is: a dead link is noticed soon, and so is a node that is gone.
+# In seconds, however long the timeout is, so that a dead link, or a missing node, is noticed soon.
 LONGEST_BEAT = 5.0
 LONGEST_SPACING = 15.0
 # The outage that a hold survives unless the user sets another, as a fraction of the timeout.
@@ -108,7 +109,7 @@ def longest_outage(timeout: float, tick: float | None, margin: float) -> float:
 
 
 def proved(write_sent: float, log: Iterable[Exchange], connected: float, gap: float) -> float:
-    """Return `r`: at this time or later, the leader that handled a write had surely heard from the session.
+    """Return `r`: the leader that handled a write had surely heard from the session at this time or later.
 
     Args:
         write_sent: when W, which succeeded, was passed on to be sent.
@@ -137,9 +138,9 @@ class Lease:
     Attributes:
         session: the session's id.
         timeout: the shortest timeout negotiated in the session's life, in seconds.
-        heard: `r`: at this time or later, the leader had surely heard from the session.
+        heard: the time `r`; the leader had surely heard from the session then or later.
         end: the time until which the session surely lives.
-        proved_until: the same, also after the session's end.
+        proved_until: as `end`, but it keeps its value after the session's end.
         over: the session has ended.
         gap: in seconds; see `proved`.
         beat: how long a holder waits between two requests, in seconds.
@@ -173,7 +174,7 @@ class Lease:
 
         Args:
             connected: when the request that opened it was sent, or earlier; `NEVER` if unknown.
-            timeout: as negotiated on it, in seconds.
+            timeout: the timeout negotiated on it, in seconds.
         """
         self._connected = connected
         self._judged = NEVER
@@ -218,7 +219,7 @@ class Lease:
 
         Args:
             now: the time.
-            doubted: `heard` when this last returned False. Any later proof suffices: on a slow link, no proof is
+            doubted: `heard` when this last returned False. Any later proof suffices: on a slow link, none will be
                 better.
         """
         if not self.renewed:
@@ -232,7 +233,7 @@ class Lease:
 
     @property
     def due(self) -> float:
-        """When a holder is to begin its next proof: once a request from a spacing after the last q is old enough."""
+        """When a holder is to begin its next proof: once a request sent a spacing after the last q is old enough."""
         # Instead of an exchange that was sent in time, the log may have one that is slightly older.
         slack = self.timeout / THIN
         # kazoo's thread may add to the log: this copies it in one step.

@@ -44,8 +44,8 @@ class LossRecord(NamedTuple):
     Attributes:
         cause: why the hold was lost.
         detail: what ended its lease, if that is the cause.
-        held_for: for how many seconds it had been held when its loss was noticed.
-        unproved_for: how many seconds before then the last request that proved its lease was sent.
+        held_for: how many seconds the hold had lasted when its loss was noticed.
+        unproved_for: how many seconds before that the last request that proved its lease was sent.
         over: when its lease ended, by this machine's clock; None if it had not ended.
     """
 
@@ -73,7 +73,7 @@ class Ticket:
         state: the stage of its life; only `become` changes it.
         lease: the lease of the session in which the node lives.
         live: that lease while the ticket is held, else a lease that is over; a thread checks its hold by this alone.
-        session: the id of that session.
+        session: the id of the session in which the node lives.
         name: the node's name, once known.
         token: the node's creation zxid, once known; the fencing token.
         sent: a request that creates its node was sent, and may have been applied.
@@ -87,18 +87,18 @@ class Ticket:
         spent: the watch that it awaits has fired, or is about to.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
-        doubted: its lease's `heard` when that wait began; infinite before.
+        doubted: its lease's `heard` when that wait began; infinite until then.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         asked_at: the version of the node's data with the last request to let go.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         granted: when it became a hold, by the lease's clock.
-        owner: the thread or task that holds it, or has held it; None before.
+        owner: the thread or task that holds it, or has held it; None until it is held.
         loss: what is known of the loss of the hold; None while it is not lost.
         late: the queue's sequence numbers are running out.
         on_change: called at a change: ends the sleep of the call that waits with this ticket, or sends its next reads.
         story: what the events of its hold report; None if there is no listener.
-        limit: for how long its hold may last; None for no limit.
+        limit: how long its hold may last; None for no limit.
         label: the label of the lock that holds it.
         observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
     """
@@ -145,7 +145,7 @@ class Ticket:
         return f"<{self.state.value} ticket {self.node}>"
 
     def become(self, state: State) -> None:
-        """Go to another stage of its life."""
+        """Move to another stage of its life."""
         # The lease is replaced first: wherever an interrupt comes, no thread believes in a hold that is over.
         self.live = _OVER
         self.state = state

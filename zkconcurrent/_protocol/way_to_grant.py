@@ -6,15 +6,15 @@ gives only grow. So a node can get in front of the waiter only if its client cho
 writer ahead, or if a `DetachedLock` puts a persistent node in the place of its own. The names show both cases
 (`Way.of`). In all other cases, once P is gone, the waiter is first, if its own node still exists at that moment.
 
-It remains to find out whether the own node exists then. A server applies changes in one order, and a connection brings
-its replies and its events in that order. So, on the connection of the listing, the waiter reads its own node, with a
-watch, and behind it P, with a watch. If the event of P's deletion comes, and no event of the own node came before it,
-the own node existed when P was deleted, and no contender was in front. If the own node is deleted later, it is a
-holder's node that is deleted, which may happen at any time. If P is gone already when it is read, the same is true, as
-the own node was read before.
+It remains to find out whether the waiter's own node still exists then. A server applies changes in one order, and a
+connection brings its replies and its events in that order. So, on the connection of the listing, the waiter reads its
+own node, with a watch, and behind it P, with a watch. If the event of P's deletion comes, and no event of the waiter's
+node came earlier, that node existed when P was deleted, and no contender was in front. A later deletion of that node
+deletes a holder's node, which may happen at any time. If P is already gone when it is read, the same is true, as the
+waiter's node was read before P.
 
-In any other case the waiter lists again: after a change of P, any event of the own node, on another connection, or
-after a lost or refused reply.
+In any other case the waiter lists again: after a change of P, an event of its own node, or a lost or refused reply, and
+on another connection.
 
 The way must get the replies and events in the order in which they were read. So kazoo's connection thread passes them
 on at once: posted work may wait, and other events may overtake it. No lock is needed, as only that thread writes here.
@@ -44,7 +44,7 @@ class Way:
     """The way of one waiter to its grant.
 
     Attributes:
-        stage: what is known of it. Invariant: once `UNKNOWN`, it stays so.
+        stage: what is known of the way. Once `UNKNOWN`, it stays `UNKNOWN`.
     """
 
     __slots__ = ("_connection", "_session", "stage")
@@ -60,7 +60,7 @@ class Way:
 
         Args:
             me: the waiter's node.
-            names: the listing that shows it.
+            names: the listing that shows that node.
             rule: how the queue decides.
             session: the session of the node.
             connection: the connection on which the listing was answered.
@@ -87,7 +87,7 @@ class Way:
         return self.stage is Stage.CLEAR
 
     def read_own(self, connection: object, session: int | None) -> None:
-        """Note the reply about the own node: its session, or None if the node does not exist, or this is unknown."""
+        """Note the reply about the waiter's node: its session, or None if the node is missing or this is unknown."""
         exists = self.stage is Stage.BEGUN and connection is self._connection and session == self._session
         self.stage = Stage.EXISTS if exists else Stage.UNKNOWN
 
@@ -99,7 +99,7 @@ class Way:
             self.stage = Stage.CLEAR if gone else Stage.BLOCKED
 
     def change_own(self) -> None:
-        """Note an event of the own node."""
+        """Note an event of the waiter's own node."""
         self.stage = Stage.UNKNOWN
 
     def change_ahead(self, connection: object, *, deleted: bool) -> None:

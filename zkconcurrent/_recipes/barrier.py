@@ -1,13 +1,13 @@
 """The cyclic barrier: each party waits until all parties have arrived; then the next generation begins.
 
-All parties agree by one node, the state. A party changes it by a write that fails if the state has changed since it was
-read. Each party creates a node in the current generation, in one `multi` that fails if the state is not the one it has
-read, so no party can join a generation that is over or broken. The node's number is the arrival index. The party with
-the last number trips the barrier, in one `multi` that checks the node of every party and writes the next generation
-into the state: a party that died just before makes it fail for all; a party that dies just after has passed. A second
-write, sent with it, creates the next generation's node; it decides nothing, and saves the next party two round trips. A
-later read, after a lost reply or in another session, finds the outcome in the state: a generation that is over has
-tripped unless it is in the list of failed ones.
+All parties agree through one node, the state. A party changes it by a write that fails if the state has changed since
+it was read. Each party creates a node in the current generation, in one `multi` that fails if the state is not the one
+it has read, so no party can join a generation that is over or broken. The node's number is the arrival index. The party
+with the last number trips the barrier, in one `multi` that checks the node of every party and writes the next
+generation into the state: a party that died just before makes it fail for all; a party that dies just after has passed.
+A second write, sent with it, creates the next generation's node; it decides nothing, and saves the next party two round
+trips. A later read, after a lost reply or in another session, finds the outcome in the state: a generation that is over
+has tripped unless it is in the list of failed ones.
 
 Numbers without a gap make departures visible. The first party watches the children of its generation, and reads how
 many were ever created there, so it also notices a party that came and went between two reads. Every other party watches
@@ -18,9 +18,9 @@ would begin anew.
 A cancelled task leaves, and the barrier keeps filling. One `multi` deletes the party's node and writes into the
 generation's node that the party has withdrawn; the `multi` fails if the state has changed. So a leave and a trip
 exclude each other: after the trip the leave fails, and the party was counted; after the leave the trip fails, as a node
-that it checks is gone. A party that finds another gone reads the generation's node again before it breaks the barrier.
-It reads the names first and that node after them, as both change at once: in the other order, a leave between the two
-reads would look like a death.
+that it checks is gone. A party that finds another party gone reads the generation's node again before it breaks the
+barrier. It reads the names first and that node after them, as both change at once: in the other order, a leave between
+the two reads would look like a death.
 
 The place of a party that leaves, its *seat*, goes to the next number that has none. So every party keeps its arrival
 index until it leaves, and needs no newer list to know it. A party without a seat arrived when all seats were taken; it
@@ -31,7 +31,7 @@ runs, a party that leaves stays counted: the trip no longer checks its node.
 Seats are passed on, although the trip could instead write a list of the parties that pass, from which each would learn
 its index. But a party whose session ends after the trip could miss such a list: the next generation removes the node of
 the party's generation, and later trips fill the state. A party that has a seat only needs to learn that its generation
-has tripped, which the state still shows then. In the simulation, such a list has failed in either node.
+has tripped, which the state still shows then. In the simulation, such a list failed in either of these two nodes.
 
 The leave runs in the background, so that the cancel need not wait. It has no deadline while a server is in reach: a
 deadline would break the barrier when many tasks leave at once, or over slow links. Once no server has been in reach for
@@ -62,7 +62,7 @@ def wait(view: BarrierView, data: bytes, *, acts: bool, acting: Collection[str |
         view: the barrier.
         data: the content of the party's node.
         acts: the party has an action to run if it arrives last.
-        acting: the nodes of the parties, of any barriers, whose actions make this call.
+        acting: the nodes of the parties, at any barrier, whose actions make this call.
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
@@ -104,7 +104,7 @@ def give_up(party: Party, *, struck: bool = False) -> Recipe[Outcome]:
 
     Args:
         party: the party.
-        struck: it was interrupted. If it is interrupted once more, it has not left, and the interrupt is raised.
+        struck: the party was interrupted. Another interrupt is raised, and the party has then not left.
 
     Returns:
         As `wait`; the party itself if another party decides and this one must `outlast` it.
@@ -289,8 +289,8 @@ def _outcome(party: Party) -> Recipe[int | None]:
     if party.ticket.sent and not party.counts:
         there = yield op.Get(party.ticket.path)
         if there is None:
-            # Another client has deleted the generation's node, which our own node no longer keeps there. So the outcome
-            # is unknown.
+            # Our own node is gone, so another client could delete the generation's node, and did. The outcome is
+            # unknown.
             return None
         party.see_seats(there)
     if not party.counts:
@@ -365,15 +365,17 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     except op.Requeue:
         if not party.late:
             raise
-        # The party would have joined the next generation, but its deadline has passed. So it breaks that one.
+        # The party would have joined the next generation, but its deadline has passed. So it breaks the next
+        # generation.
         yield from abort(view, late=True)
         return None
 
 
 def _await_last(party: Party) -> Recipe[Outcome]:
-    """Wait for one change while the last party is there, and return the party itself; otherwise, as `give_up`."""
+    """Wait for one change while the last party is there, and return the party itself; otherwise return as `give_up`."""
     path = party.ticket.path
-    # The seats are read after the names, as in `_read_parties`: so the last party, by them, is there, or has died.
+    # The seats are read after the names, as in `_read_parties`: so the party that they show as the last is there, or
+    # has died.
     node, names, there = yield op.Watch(party.ticket, (op.Get(party.view.path), op.Children(path), op.Get(path)))
     if party.note_read(node):
         party.see_seats(there)
@@ -437,7 +439,7 @@ def reset(view: BarrierView) -> Recipe[None]:
 
 
 def _write(view: BarrierView, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
-    """Write the state unless another party has; False if one has, or may have: the caller then reads it again."""
+    """Write the state unless another party has written it; False if it has, or may have: the caller then rereads it."""
     with suppress(op.ConnectionLost):
         if (yield op.SetNode(view.path, changed.data, state.version)):
             view.note(changed)

@@ -274,7 +274,7 @@ class Party:
 
     @property
     def watches_all(self) -> bool:
-        """Whether it watches the nodes of all: it is the first, the last, or may yet get a seat."""
+        """Whether it watches all parties' nodes: it is the first, the last, or may yet get a seat."""
         return self.seat is None or self.is_last or self.number == min(self.line)
 
     @property
@@ -288,7 +288,7 @@ class Party:
         return self.acts and self.is_last and self.goes_on and self.state.acting
 
     def others_decide(self) -> bool:
-        """Return whether its generation is complete, and the last party, another one, acts or is about to trip."""
+        """Return whether its generation is complete and another party, the last, acts or is about to trip."""
         came_too_late = self.ticket.name is not None and self.seat is None
         return came_too_late or (self.state.acting and not self.is_last)
 
@@ -333,7 +333,7 @@ class Party:
         return self.line[first]
 
     def watch_all(self) -> None:
-        """Watch the nodes of all again, as the first party may be gone."""
+        """Watch all parties' nodes again, as the first party may be gone."""
         self.line, self.trusts_first = {}, False
 
 

@@ -14,11 +14,11 @@ a waiter that finds its node gone reports that it was notified. If a reply is lo
 case that wakes one waiter more, never one fewer.
 
 Before its thread goes on, even after an interrupt, a waiter makes sure that its node is gone. If the keeper deleted the
-node later, a notification could be spent on a waiter that no longer waits. Then `wait()` acquires the lock again, at
-all levels and after each further interrupt, before it raises what interrupted it, as with `threading`. Deleting the
-node and acquiring the lock may take as long as the service is out of reach, except after an interrupt: if no server is
-in reach for a third of the session timeout, the hold counts as lost. Besides a loss, only errors of the library itself
-leave the lock released: with a stopped client, or a path that can't be used, the acquire would fail each time.
+node later, a notification could be spent on a waiter that no longer waits. Then, as in `threading`, `wait()` reacquires
+all levels of the lock, despite further interrupts, before it raises what interrupted it. Deleting the node and
+acquiring the lock may take as long as the service is out of reach, except after an interrupt: if no server is in reach
+for a third of the session timeout, the hold counts as lost. Besides a loss, only errors of the library itself leave the
+lock released: with a stopped client, or a path that can't be used, the acquire would fail each time.
 
 A thread that ends a hold, for good or for a wait, claims it under the session's lock. If two threads release one `Lock`
 at the same instant, one gets the error that it is not locked.
@@ -128,7 +128,7 @@ def outwait(ticket: Ticket) -> Recipe[bool]:
 
 
 def withdraw(ticket: Ticket) -> Recipe[bool]:
-    """Stop waiting; return whether another client deleted the ticket's node before, or may have.
+    """Stop waiting; return whether another client had already deleted the ticket's node, or may have.
 
     No deadline bounds this: a notifier would spend a notification on a node that is left behind.
     """

@@ -45,7 +45,7 @@ def named(found: Users) -> str:
 def _name(path: str, node: op.Node) -> str:
     info = NodeInfo.parse(node.data)
     if info.pid is None:
-        # Another program has made the node, such as one on Curator.
+        # Another program, such as one on Curator, has made the node.
         return f"session {node.session % 2**64:#x}, which says {node.data[:100]!r} ({path})"
     return f"thread {info.thread!r} of process {info.pid} on host {info.host!r} ({path})"
 
@@ -54,11 +54,11 @@ class Tree(NamedTuple):
     """The nodes of a primitive, as `destroy` sees them.
 
     Attributes:
-        path: the node that has the primitive's state, and goes last. If it is itself a folder of users, it stays: it is
-            a container, which the server removes.
+        path: the node that has the primitive's state, and is deleted last. If it is itself a folder of users, it stays:
+            it is a container, which the server removes.
         kind: the kind of primitive, for error messages.
         check: raises ForeignNodeError for a node of another kind.
-        leaves: the folders whose children are the primitive's, `path` itself or below it, each with a test of the
+        leaves: the folders, `path` itself or below it, whose children are the primitive's, each with a test of the
             children's names.
         users: the folders without data in which each client that uses the primitive has a node: `path` itself, below
             it, or beside it.
@@ -165,7 +165,7 @@ def _requests(
     left = [op.Delete(f"{at}/{name}") for at in tree.leaves for name in contents[at] if tree.is_leaf(at, name)]
     left += (op.Delete(at) for at in tree.leaves if at != path and contents[at] is not op.NOWHERE)
     # The version is the one that was checked: data that was written since may be of another kind. A node with folders
-    # is surely the same while they are there, and a busy client may change its version again and again.
+    # is surely the same while its folders are there, and a busy client may change its version again and again.
     version = node.version if set(contents) == {path} else -1
     last: op.Part = op.Delete(path, version=version)
     if path in tree.users:

@@ -1,9 +1,9 @@
 """The detached lock: the first in a lock's queue puts a persistent node, which names the owner, in its own place.
 
 A `DetachedLock` queues as a lock. The first in the queue sends one `multi`, which deletes its node and creates a
-persistent one of the same number. So there is no moment in which another client could be first, and a lost reply can be
-settled: if the persistent node, whose name is unique, is missing, the same `multi` is sent again, and fails unless the
-waiter's node is there.
+persistent node with the same number. So there is no moment in which another client could be first, and a lost reply can
+be settled: if the persistent node, whose name is unique, is missing, the same `multi` is sent again, and fails unless
+the waiter's node is there.
 
 Nothing needs a lease: the hold is a node, and no session ends it. A call that is given up is the harder case. Until the
 reply has come, the persistent node has a ticket, so that an interrupt or a deadline deletes it. That ticket is
@@ -122,7 +122,7 @@ def acquire(
     queued: bytes,
     check_wait: CheckWait | None,
 ) -> Recipe[Detached | None]:
-    """Queue, wait for our turn, and leave a node there that no session ends; or return the hold that the owner has.
+    """Queue, wait for our turn and leave a node there that outlives the session; or return the hold that the owner has.
 
     Args:
         path: the lock.
@@ -130,7 +130,7 @@ def acquire(
         unique: a UUID of this call.
         data: the content of the holder's node, in JSON, without the token.
         wait: whether to wait. If not, the result is None if another contender is in the way.
-        mine: the name of the node whose hold the caller has, if any.
+        mine: the name of the node of the hold that the caller has, if any.
         queued: the content of the node that queues.
         check_wait: as for `lock.acquire`.
     """
@@ -167,16 +167,17 @@ def acquire(
 def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detached]:
     """Put a persistent node in the place of the ticket's node, which is the first in the queue.
 
-    It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. One
-    `multi` makes it and deletes the ticket's node. So it can be made neither in a later session nor twice.
+    The new node has the ticket's number. So a waiter behind the ticket then finds the new node, and no other contender
+    can have got in. One `multi` makes that node and deletes the ticket's. So the node can be made neither in a later
+    session nor twice.
 
-    Until the hold is known to be the owner's, the node belongs to a second ticket: if its deadline or an interrupt ends
-    the call before, the node is deleted like any ticket's.
+    Until the hold is known to be the owner's, the new node belongs to a second ticket: if a deadline or an interrupt
+    ends the call earlier, the node is deleted like any ticket's.
 
     Raises:
         NodeGone: the ticket's node is gone.
-        SessionExpired: its session is over, and it has left no node.
-        RefusedError: this client may not delete the ticket's node, or not create another.
+        SessionExpired: the ticket's session is over, and no node is left.
+        RefusedError: this client may not delete the ticket's node, or may not create the new one.
     """
     assert ticket.name is not None
     path = ticket.path

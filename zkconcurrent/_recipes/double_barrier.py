@@ -4,24 +4,25 @@ Each party has a node. When enough parties are there, one of them creates the no
 
 The party whose name sorts first, as text, keeps its node until it is the last. Then it removes `ready` together with
 its node. All other parties delete their nodes at once, and wait for the first. So `ready` is there as long as a party
-is inside. Curator's parties go by the same order. If a `multi` deletes a party's node but not `ready`, it checks that
+is inside. Curator's parties follow the same order. If a `multi` deletes a party's node but not `ready`, it checks that
 another party is there, which will delete `ready`. So two parties that leave at the same moment do not rely on each
 other.
 
-Curator's nodes leave two gaps. First, a party lists the nodes and then creates `ready`; another may give up waiting in
-between. So each decision of ours is a `multi` that writes the barrier's own node in the version that was read: of two
-at once, one fails, and its party reads again. The opening checks no node of another party, as a party that dies just
-before counts like one that dies just after. Second, if all parties die inside, `ready` stays, and would let in the next
-party alone. A party that finds `ready` therefore compares it with the nodes: `ready` is valid if one of these nodes, or
-the party's own node, is older than `ready`. If a party comes late, while a party with an older node is inside, it
-deletes `ready` and creates it again in one `multi`. Then its own node is older than `ready`, too, so it still counts
-when the others have left.
+Curator's recipe leaves two gaps. First, a party lists the nodes and then creates `ready`; another party may give up
+waiting in between. So each of our decisions is a `multi` that writes the barrier's own node on condition of the version
+that was read: of two concurrent decisions, one fails, and its party reads again. The opening checks no other party's
+node, as a party that dies just before counts like one that dies just after. Second, if all parties die inside, `ready`
+stays, and would let in the next party alone. A party that finds `ready` therefore compares it with the nodes: `ready`
+is valid if one of these nodes, or the party's own node, is older than `ready`. A party that comes late, while a party
+with an older node is inside, deletes `ready` and creates it again in one `multi`. Then the late party's own node is
+older than `ready`, too, so `ready` stays valid when the others have left.
 
-While `ready` and the node of the party that leaves last are there, all others are inside; so that party waits also for
-those that came later. The others wait only for those that they have seen, as any other party may be of the next round.
+While `ready` and the node of the party that leaves last are there, all others are inside; so that party also waits for
+parties that came later. The others wait only for the parties that they have seen, as any other party may belong to the
+next round.
 
 Waiting parties watch the list. A missing node can't be watched, and Java's parties announce the opening by `ready`
-alone. So an arrival wakes all that wait, which a `Barrier` avoids.
+alone. So an arrival wakes all waiting parties, which a `Barrier` avoids.
 
 Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
 """

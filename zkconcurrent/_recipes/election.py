@@ -33,7 +33,7 @@ def read_leader(path: str, rule: Rule) -> Recipe[Leader]:
 
 
 def is_same(one: Leader, other: Leader) -> bool:
-    """Return whether one node leads in both, with the same data."""
+    """Return whether the same node leads in both, with the same data."""
     if one is None or other is None:
         return one is other
     return (one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)
@@ -48,7 +48,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
     Args:
         path: the election.
         rule: how the candidates line up.
-        seen: the leader as last seen, in a tuple; None returns the leader at once.
+        seen: the leader as last seen, in a tuple; None to return the leader at once.
     """
     while True:
         ticket: Ticket = yield op.NewTicket(path)
@@ -72,8 +72,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
                     return leader
                 names = ()  # as in `lock.acquire`
                 if first is None:
-                    # Whether the election exists is read, and watched, first, so that no creation of its node is
-                    # missed.
+                    # The election's existence is read, and watched, first, so that no creation of its node is missed.
                     _, names = yield op.Watch(ticket, (op.Exists(path, ticket), listing))
                 if first is not None or not names:
                     yield op.Wait(ticket)

@@ -1,12 +1,12 @@
 """Several ensembles as one: which of them has a name, and the record that reveals a client with another list.
 
-The first part of a name is hashed with the name of each ensemble, and the ensemble with the highest hash has it
+The first part of a name is hashed with the name of each ensemble, and the ensemble with the highest hash has the name
 (rendezvous hashing). So neither the hosts of an ensemble nor the order in which a program lists the ensembles matters.
 
 Each ensemble has a record at the base path. A process may use its list only if it has found, or written, the same
 record on each ensemble, and no process changes a record. So two processes that work and share an ensemble have the same
-list. All write in the order of the names: of two that begin at once, the second to reach a common ensemble is refused.
-The records that it has written before stay, as other processes with its list may have found them.
+list. All processes write in the order of the ensembles' names: of two that begin at once, the second to reach a common
+ensemble is refused. The records that it has already written stay, as other processes with its list may have found them.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ lost, late or repeated, and three things settle it.
 * Every write is conditional on the version that was read; a late one fails.
 * The data has an epoch next to the flag: how often it went from clear to set. After the reply to a `set` is lost, the
   caller reads again, behind a `sync`. If the flag is set, or the epoch has moved since the call began, the flag was set
-  at some moment of the call, which counts as ours: if it is clear again, another client cleared it after that.
+  at some moment of the call, and that counts as our `set`: if the flag is clear again, another client cleared it later.
   Otherwise nothing was written, and the caller decides anew. `clear` mirrors that: a later epoch means that another
   client cleared in between.
-* A waiter remembers the epoch of its first read, over reconnects and sessions. A watch says that the node has changed,
-  not how often; a `set(); clear()` between two reads leaves a clear flag and a later epoch. That is also why the first
-  read is behind a `sync`: a server that lags shows an older epoch, and a set from before the wait would count as one
-  during the wait.
+* A waiter remembers the epoch of its first read, over reconnects and sessions. A watch shows that the node has changed,
+  but not how often; a `set(); clear()` between two reads leaves a clear flag and a later epoch. That is also why the
+  first read is behind a `sync`: a server that lags shows an older epoch, and a set from before the wait would count as
+  one during the wait.
 
 Waiters have no nodes, so `destroy()` ignores them. A waiter creates the node anew, with an epoch of 0, and continues to
 wait.

@@ -45,7 +45,7 @@ class Member:
         ticket: the node's ticket, while the node exists as far as is known.
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
-        beside: the names of all nodes, as listed behind the create.
+        beside: the names of all the group's nodes, as listed behind the create.
         cause: why the node was last lost; None if it never was.
     """
 
@@ -201,8 +201,8 @@ def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
             replied, doubt = False, True
         _, found = yield op.Sync(member.node, ticket), op.Get(member.node, ticket)
         # A former leader that is cut off still answers a `sync`, and may show a node that is gone. The reply to a
-        # create comes from a majority. So without that reply only our own node counts, and any other node needs another
-        # create.
+        # create comes from a majority. So without that reply only our own node counts, and finding any other node calls
+        # for another create.
         ours = doubt and found is not None and found.session == ticket.session
         if found is not None and (replied or ours):
             return found.czxid, found.session, ours
@@ -275,14 +275,14 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
                 # Data that are too large for one flight are read after the watches are set.
                 read = op.Exists if large else op.Get
                 reads = [read(f"{path}/{name}", ticket) for name in names]
-                # Whether the group exists is read, and watched, first, so that no creation of its node is missed.
+                # The group's existence is read, and watched, first, so that no creation of its node is missed.
                 _, listed, *nodes = yield op.Watch(ticket, (op.Exists(path, ticket), op.Children(path, ticket), *reads))
                 if large:
                     nodes = yield from get_all([f"{path}/{name}" for name in names])
                 complete = set(listed) == set(names)
                 if complete or listed_last:
-                    # A second listing that has changed again will do, so that members that come and go all the time do
-                    # not delay an observer.
+                    # A second listing suffices, even if it has changed again, so that members that come and go all the
+                    # time do not delay an observer.
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
                         yield op.Discard(ticket)

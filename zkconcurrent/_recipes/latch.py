@@ -20,7 +20,7 @@ from .nodes import foreign_data, make, watch_until
 ROLE = "count-"
 _DATA = re.compile(rb"(\d{1,19}) count")
 CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
-"""Matches the names of the counts; the group is how much each counts."""
+"""Matches the names of the counts; the group matches how much each counts."""
 
 
 def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str]) -> int:
@@ -77,7 +77,7 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
         if not left:
             return 0
         if node is None and not (yield from make(path, data(count))):
-            # Another client was faster: its latch may have another count, or its node be of another kind.
+            # Another client was faster: its latch may have another count, or its node may be of another kind.
             continue
         try:
             yield op.CreatePersistent(mine, b"")

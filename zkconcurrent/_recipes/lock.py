@@ -3,12 +3,12 @@
 The items of a `Queue` are not here: see the folder `queue`.
 
 When a thread releases while another thread of the same session waits for exactly that node, the waiter goes on as soon
-as the delete is *sent*. No other client can hold then: the releasing node was first, the waiter's last listing had none
-between the two, and both nodes end with the same session. The waiter still checks session and lease.
+as the delete is *sent*. No other client can hold then: the releasing node was first, the waiter's last listing had no
+node between the two, and both nodes end with the same session. The waiter still checks session and lease.
 
 `Rule.hands_over` says whether a queue allows this. A `ReadWriteLock` does not: a releasing reader need not be the last
-in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. A waiter of
-the same session lists at once, behind the delete, without waiting for the event.
+contender in the way, and a releasing writer may have left a read lock in its place since the waiter's last listing. A
+waiter of the same session lists at once, behind the delete, without waiting for the event.
 
 Between processes, a waiter lists after the event, unless its last listing had exactly one contender in its way: then it
 may hold at once, by the rule of `_protocol/way_to_grant.py`.
@@ -46,12 +46,12 @@ def acquire(
 
     Args:
         path: the queue.
-        rule: how it decides.
+        rule: how the queue decides.
         data: the content of our node.
         path_check: checks the path of the queue's primitive, if that path lies above the queue.
         check_wait: called once for each node of ours that queues behind others, with the ticket, and the nodes ahead
             that exclude it. It may raise an error, which refuses the wait.
-        marked: the data name the holds of the node's owner. Never set for a candidate, whose data are its program's.
+        marked: the data list the holds of the node's owner. Never set for a candidate, whose data are its program's.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
@@ -78,7 +78,8 @@ def acquire(
                     # A waiter drops its listing: otherwise n waiters would keep n listings of n names.
                     names = ()
                     read = yield op.WaitGone(ticket, ahead, (listing,), way=way)
-                    # The way is clear; or a thread of this process was first in the queue, and has handed it over.
+                    # The way is clear; or a thread of this process was first in the queue, and has handed its turn
+                    # over.
                     our_turn = read is op.CLEAR or (read is None and rule.hands_over)
                     if our_turn and (yield op.Grant(ticket)):
                         return ticket
@@ -227,8 +228,9 @@ def find(ticket: Ticket) -> Recipe[Sequence[str]]:
 def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     """Take a read lock in the place of the held write lock; None if the write lock is lost.
 
-    The read node has the writer's number, so that a waiter behind the writer then finds the reader in its place. It is
-    created only while the writer's node exists, so no other contender can have got in: it holds without a listing.
+    The read node has the writer's number, so that a waiter behind the writer then finds the reader in the writer's
+    place. The read node is created only while the writer's node exists, so no other contender can have got in: the
+    reader holds without a listing.
 
     Source: Curator's `InterProcessReadWriteLock` since 5.5, which makes the node without the check.
     """

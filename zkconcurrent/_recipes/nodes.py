@@ -79,7 +79,7 @@ def get_all(paths: Sequence[str]) -> Recipe[list[op.Node | None]]:
     return found
 
 
-# The data by which the kinds of primitives know their own nodes: see `kind_of`.
+# The data by which the kinds of primitives recognize their own nodes: see `kind_of`.
 _MARKS = {
     "an Event": rb"\d{1,19} (?:set|clear)",
     "a CountDownLatch": rb"\d{1,19} count",
@@ -91,10 +91,11 @@ _MARKS = {
 
 
 class PathCheck:
-    """Checks, once for each client, that no other kind of primitive uses the path. Its own nodes lie in folders below.
+    """Checks, once for each client, that a primitive's path is not used by another kind.
 
-    The primitive's contenders never list its path, only the folders. So the client's first call lists the path, after
-    it has created its own nodes: if two kinds come at the same moment, at least one of them sees the other.
+    The primitive's own nodes lie in folders below its path, and its contenders list only these folders. So the client's
+    first call lists the path, after it has created its own nodes: if two kinds come at the same moment, at least one of
+    them sees the other.
 
     Attributes:
         path: the primitive's path.
@@ -133,7 +134,8 @@ class PathCheck:
     def missing(self, *parts: op.Container | op.Create) -> Recipe[Lacking]:
         """Return the operations that create our own missing nodes; errors as `check_listing`.
 
-        The path is checked before they are created, so a refused primitive leaves no nodes. It is checked again after.
+        The path is checked before they are created, so a refused primitive leaves no nodes. It is checked again
+        afterwards.
         """
         lacking, listed = yield from missing_beside(parts, op.Children(self.path))
         self.check_listing(listed)
@@ -149,7 +151,8 @@ def lay_out(*parts: op.Container | op.Create, path_check: PathCheck | None = Non
         path_check: refuses a path that another kind of primitive uses.
 
     Returns:
-        Whether this call has certainly created the missing nodes. Otherwise another kind of primitive may have.
+        Whether this call has certainly created the missing nodes. Otherwise another kind of primitive may have created
+        them.
     """
     find_missing = missing if path_check is None else path_check.missing
     while lacking := (yield from find_missing(*parts)):
@@ -285,7 +288,7 @@ def kind_of(data: bytes) -> str | None:
 
 
 def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
-    """Return the error for a node that has another program's data, where `ours` is expected."""
+    """Return the error for a node that has another program's data; `ours` describes the expected data."""
     # Any program may have made a node without data, but a lock's or semaphore's nodes never have data.
     kind = kind_of(data) if data else "a lock or semaphore, say"
     return ForeignNodeError(

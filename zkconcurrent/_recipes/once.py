@@ -4,16 +4,16 @@ The mark is PATH.once. It is not below PATH, where each child is a contender, an
 removes an idle container. It is written in one `multi` with a check of the writer's node in the queue of the lock. So a
 client that was paused, and has lost the lock, writes no mark, and its job does not start.
 
-A period is counted from when the calls were made, by the leader's clock. A call may wait long before its job starts:
-behind a machine that died, or a job that took long. If periods were counted from the starts, the next period's calls
-would come too early, and none would do the work of that period. A call that was made before the mark was written
+A period is counted from the time at which a call was made, by the leader's clock. A call may wait long before its job
+starts: behind a machine that died, or a job that took long. If periods were counted from the starts, the next period's
+calls would come too early, and none would do the work of that period. A call that was made before the mark was written
 belongs to the same period, or to an earlier one: it skips.
 
 The leader's clock dates only writes. So the mark says how long its call had `waited`: the call was made that long
-before the mark's mtime. The next call writes its own node once more, for a time by the leader's clock. It was made as
-long before that time as it has waited, by its own clock, which goes on while the process or the machine sleeps. So it
-does not matter in which session a call holds, nor how often it has queued anew. Each wait is measured at the end that
-makes the time between two calls shorter.
+before the mark's mtime. The next call writes its own node once more, for a time by the leader's clock. The call was
+made as long before that time as it has waited by its own clock, which goes on while the process or the machine sleeps.
+So it does not matter in which session a call holds, nor how often it has queued anew. Each wait is measured so that the
+time between two calls comes out too short rather than too long.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def take_turn(
     Args:
         ticket: the hold.
         path: the mark.
-        seconds: the shortest time from the call that has written the mark to the next call that may run.
-        waited: returns for how long the call has waited.
+        seconds: the shortest time from the call that has written the mark to the next call that may run the job.
+        waited: returns how long the call has waited.
         data: returns the data of the mark, which the call writes if it is to run the job; None to write no mark.
         queued: whether the call itself has queued for the hold. Otherwise its caller held the lock already, perhaps
-            since long before the mark.
+            since long before the mark was written.
     """
     due, mark = yield from _decide(ticket, path, seconds, waited, queued)
     if due and data is not None:

@@ -14,14 +14,14 @@ session fails. Pools, receipts and the making of their nodes are the same for al
 settles nothing, so there is nothing to burn.
 
 A lock's node is its own proof: it has a unique name, and a lost create is settled by finding it. An item's changes have
-no such node. A `put` leaves a node whose name the server has chosen, and that may be gone a moment later; a `get`
+no such node. A `put` leaves a node whose name the server has chosen, and which may be gone a moment later; a `get`
 leaves nothing.
 
 * To give up, the client writes the receipt itself, with other data. If that succeeds, the `multi` can't be applied any
   more. If it fails, or its reply is lost, the data of the receipt show which of the two came first.
 * A receipt is for one call at a time. A client has as many as it has calls in flight, and reuses the one that was used
   last. So its threads need no lock and no turn, and their requests share the connection. The alternative, one receipt
-  and several threads' changes in one `multi`, fails as a whole if one of them does.
+  and several threads' changes in one `multi`, fails as a whole if one of the changes fails.
 * A receipt outlives its session, because a `multi` may still be in doubt when the session ends. It is removed when no
   client has written it for a day.
 * A receipt outlives its object. A program may make an object for each use, and would leave a receipt each time. So when
@@ -69,11 +69,11 @@ class Receipt:
         path: the receipt's node; empty until the node is made.
         version: the node's version, as far as is known; the next `multi` names it.
         member: the ticket of the receipt's member, in the session in which the member was made.
-        unfinished: for a queue: how many items were taken with the receipt, less the items that were marked done with
+        unfinished: in a queue, how many items were taken with the receipt, less the items that were marked done with
             it.
         before: the value of `unfinished` when the session of the member began; the member counts the items since.
         session: the session of the member.
-        seen: for a value: the value as last seen since the receipt was made.
+        seen: for a value, its data and version as last seen since the receipt was made.
     """
 
     __slots__ = ("before", "member", "path", "seen", "session", "unfinished", "version")
@@ -89,7 +89,7 @@ class Receipt:
 
     @property
     def usable(self) -> bool:
-        """Whether its member is of the present session, and its node there, as far as is known."""
+        """Whether its member is of the present session and, as far as is known, still exists."""
         return self.member is not None and self.member.state is State.QUEUED and not self.member.changed
 
     def note_session(self, session: int) -> None:
@@ -240,13 +240,13 @@ def write(
         pending_write: the changes of the call. If a `multi` of the call is in doubt, it has the same operations.
         parts: the operations.
         count: what to add to the number of unfinished items.
-        session: the session in which it must be applied; 0 for any.
+        session: the session in which the operations must be applied; 0 for any.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
         SessionExpired: nothing was applied, and that session is over.
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
-        OutcomeLost: it is unknown whether it was applied.
+        OutcomeLost: it is unknown whether the operations were applied.
     """
     # The error is kept in a list, as a variable and the error's traceback would keep each other alive.
     why: list[Exception] = []
@@ -416,7 +416,7 @@ def sweep(mine: str, folder: op.Node, node: op.Node) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone.
 
     A call checks a part of them, which begins at its own receipt's name. Names are random, so each client checks a
-    different part. Listing very many receipts takes long. So the more there are, the fewer new clients list them: on
+    different part. Listing very many receipts is slow. So the more there are, the fewer new clients list them: on
     average, a new client lists, reads and deletes about `FEW` at most, however many there are.
 
     Args:

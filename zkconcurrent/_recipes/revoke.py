@@ -1,7 +1,7 @@
 """Revocation: a client asks the holders of a lock to let go, as Curator's `Revoker` does.
 
 The request is a write of ten bytes, `__REVOKE__`, into the holder's node. Curator's holder compares the whole data of
-the node with these bytes, so nothing can stand beside them: what the node said of its holder is gone. The node's name
+the node with these bytes, so the node can contain nothing else: what it said about its holder is gone. The node's name
 and session, by which contenders exclude each other, stay as they are.
 
 A write names the version that was read. So after a lost reply, another version with these data shows that the holder

@@ -27,10 +27,10 @@ name, so a lost reply does no harm. A release hands no permit over between threa
 the queue.
 
 `resize(n)` is one conditional write: the node says how many permits there are besides the added ones, whose nodes can
-stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten; after a lost
-reply, another read of the version therefore is enough. Every client that takes permits reads the number after the
-leases. So a client that sees that a lease is gone also sees every `resize` before that. The first waiter watches the
-number too.
+stay. If another client writes in between, this `resize` counts as the earlier one, which was overwritten; so after a
+lost reply, it is enough to read the version again. Every client that takes permits reads the number after the leases.
+So a client that sees that a lease is gone also sees every `resize` before that. The first waiter watches the number
+too.
 
 The value and the added permits outlive all clients. `destroy()` removes them in one `multi` together with the queue and
 the parent of the leases, which can't be deleted while a client has a node in them.
@@ -52,7 +52,7 @@ from .nodes import PathCheck, foreign_data, lay_out
 
 
 class SemaphoreLayout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there.
+    """The paths of a semaphore's nodes, and its initial number of permits; with None, the existing number counts.
 
     `path_check` refuses a path that another kind of primitive uses.
     """
@@ -105,8 +105,8 @@ def acquire(
     Only the first in the queue looks at the leases. Once a listing shows that we are first, only we may make leases, as
     every later client is behind us. So a later listing of the leases can only show too many leases, however stale the
     server is, and whichever program the other clients run. (Curator's processes make their leases before they leave the
-    queue.) The number of permits is read after the leases. So if a lease that existed when the semaphore was made
-    smaller is gone, the number is the smaller one.
+    queue.) The number of permits is read after the leases. So once a lease that existed when the semaphore was made
+    smaller is gone, the number read is the smaller one.
 
     Args:
         at: the semaphore.
@@ -115,10 +115,10 @@ def acquire(
         queued: the content of our node in the queue; by default `data`.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
-        near_deadline: whether the deadline is near. If so, it does not end our wait while the free permits are enough
-            for the contenders ahead and for us.
-        too_few: called after the first read if fewer permits exist than we take, with how many exist. If it raises, the
-            attempt ends.
+        near_deadline: whether the deadline is near. If so, our wait outlasts the deadline while the free permits
+            suffice for us and the contenders ahead.
+        too_few: called with the number of permits, after the first read, if fewer exist than we take. If it raises an
+            error, the attempt ends.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -192,7 +192,7 @@ def reads(at: SemaphoreLayout, ticket: Ticket | None) -> tuple[op.Children | op.
 def read_snapshot(
     at: SemaphoreLayout, ticket: Ticket | None, *before: op.Sync, seen: Sequence[Any] | None = None
 ) -> Recipe[SemaphoreSnapshot]:
-    """Read a whole semaphore, behind a `sync`, if given.
+    """Read a whole semaphore, behind a `sync` if one is given.
 
     Args:
         at: the semaphore.
@@ -277,11 +277,11 @@ def parse(at: SemaphoreLayout, node: op.Node) -> tuple[int, bool]:
 
 
 def enough(at: SemaphoreLayout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
-    """Return whether enough permits will be left for us after all contenders ahead have had theirs.
+    """Return whether enough permits will be left for us after all contenders ahead have taken theirs.
 
     A contender ahead that waits for more permits than are free holds us up, so the answer is no. A contender that only
-    tries leaves without permits. If Curator made the first node in the queue, its client may have its lease already and
-    counts 0; any other node of Curator's counts 1.
+    tries leaves without permits. If Curator made the first node in the queue, that node counts 0, as its client may
+    already have its lease; any other node of Curator's counts 1.
     """
     if free < permits or not ahead:
         return free >= permits
@@ -300,7 +300,7 @@ def permits_wanted(data: bytes, curators: int) -> tuple[int, bool]:
 
     Args:
         data: the node's content.
-        curators: the result for a node that Curator made, as that names no number.
+        curators: the result for a node that Curator made, as its data contain no number.
     """
     try:
         fields = json.loads(data)
@@ -317,7 +317,7 @@ def take_permits(ticket: Ticket, leases: list[Ticket], at: SemaphoreLayout, perm
 
     Args:
         ticket: the first in the queue.
-        leases: receives each lease's ticket as it begins, so that the caller can discard it.
+        leases: receives each lease's ticket as soon as it exists, so that the caller can discard it.
         at: the semaphore.
         permits: how many leases to make.
         data: the content of their nodes.

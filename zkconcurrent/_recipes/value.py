@@ -269,7 +269,7 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
         looked: the value was read during the call, so a result that changes nothing counts.
 
     Raises:
-        NodeGone: a node that it was to delete is gone.
+        NodeGone: a node of `leaving` is gone.
     """
     receipt = batch.receipt
     assert receipt is not None
@@ -335,7 +335,7 @@ def read_or_make(at: ValueLayout) -> Recipe[Seen]:
 
 
 def wait_until(at: ValueLayout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
-    """Wait until the value is accepted; return it. A node that is missing is made before the wait."""
+    """Wait until the value is accepted; return it. A missing node is made before the wait."""
     last: Seen | None = None
 
     def accepted(node: op.Node | None) -> Seen | None:

@@ -25,7 +25,7 @@ _AWAITS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def running_task() -> object:
-    """Return the asyncio task that runs in this thread, or else the loop; None if there is no loop, or in a cell."""
+    """Return this thread's running asyncio task, or else its loop; None if no loop runs, or in a notebook's cell."""
     loop = _running_loop()
     return None if loop is None or _in_cell() else sys.modules["asyncio"].current_task(loop) or loop
 
@@ -57,7 +57,7 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    # No loop runs if asyncio was never imported, or its import has not ended.
+    # No loop runs if asyncio was never imported, or is still being imported.
     running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
     return None if running is None else running()
 

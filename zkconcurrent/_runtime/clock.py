@@ -2,7 +2,7 @@
 
 A test that replaces a clock of `time` must not end a lease or a timeout. So the library reads these clocks instead;
 only the modules of the command read those of `time`. And each clock here is a wrapper, not a function of `time` itself:
-freezegun replaces those functions in every module that has them.
+freezegun replaces the functions of `time` in every module that has them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import partial
 
 monotonic: Callable[[], float] = partial(time.monotonic)
 wall_clock: Callable[[], float] = partial(time.time)
-# The clock of leases goes on while the machine sleeps, as the server's does. On Linux that is the boot-time clock; on
-# macOS, the system's monotonic clock.
+# The clock of leases goes on while the machine sleeps, as the server's does. On Linux, this is the boot-time clock;
+# on macOS, the system's monotonic clock.
 boot_clock = monotonic
 if hasattr(time, "clock_gettime"):
     boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def ago(seconds: float) -> datetime:
-    """Return the time at which something began that has lasted for `seconds`.
+    """Return the date and time `seconds` ago, in UTC.
 
     If the thread is suspended after it has measured `seconds`, the result is too late, never too early.
     """

@@ -17,12 +17,12 @@ class AutoResetEvent:
 
     def set(self) -> None:
         """Wake the waiting thread; if none waits, the next wait returns at once."""
-        # Not `suppress`: the woken thread would wait for the time that it takes.
+        # Not `suppress`: the woken thread would wait while `suppress` runs.
         try:
             self._lock.release()
         except RecursionError:  # a RuntimeError, too
             raise
-        except RuntimeError:  # it was set before
+        except RuntimeError:  # it was set already
             pass
 
     def wait(self, timeout: float) -> bool:
@@ -30,12 +30,12 @@ class AutoResetEvent:
         return self._lock.acquire(True, timeout)
 
     def clear(self) -> None:
-        """Clear it."""
+        """Clear the event."""
         self._lock.acquire(False)
 
 
 class SteadyEvent(threading.Event):
-    """A `threading.Event` without its lock, which a signal handler's error in `set` or `wait` would leave taken."""
+    """A `threading.Event` without its lock, which a signal handler's error in `set` or `wait` would leave locked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class SteadyEvent(threading.Event):
         self._sleepers: deque[AutoResetEvent] = deque()
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the event is set."""
         return self._is_set
 
     def set(self) -> None:
@@ -54,11 +54,11 @@ class SteadyEvent(threading.Event):
             sleeper.set()
 
     def clear(self) -> None:
-        """Clear it."""
+        """Clear the event."""
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the event is set; return whether it was set within `timeout` seconds. None waits forever."""
+        """Wait until the event is set; return whether it was set within `timeout` seconds. `None` waits forever."""
         if self._is_set:
             return True
         sleeper = AutoResetEvent()

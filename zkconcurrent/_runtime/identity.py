@@ -1,4 +1,4 @@
-"""The owner of a hold: a number for each thread, greenlet or task, never used again in the life of the process.
+"""The owner of a hold: a number for each thread, greenlet or task, which the process never reuses.
 
 `threading.get_ident` numbers only the threads that run now. It gives a new thread the number of a thread that has
 ended. If that number identified the owner of a hold, the new thread would get the holds and losses of the ended thread.
@@ -36,7 +36,7 @@ class _Life:
 
     Attributes:
         number: the number of the owner.
-        ident: its `get_ident()`.
+        ident: its `get_ident()`; for a task, its own number.
         holds: what it holds in this process; see `holds_of`.
     """
 
@@ -68,7 +68,7 @@ class _Owner(threading.local):
 
 
 of_thread: Callable[[], int] = partial(getattr, _Owner(), "number")
-"""Return the number of the calling thread or greenlet; this runs a Python frame only at the first use in each."""
+"""Return the number of the calling thread or greenlet; only the first use in each of them runs a Python frame."""
 
 
 class ReleasesAtEnd(Protocol):
@@ -81,7 +81,7 @@ class ReleasesAtEnd(Protocol):
 
 
 class _TaskLife(_Life):
-    """The life of a task: it is over once the task is done; this object is garbage collected with the task."""
+    """The life of a task, which is over once the task is done. This object is garbage collected with the task."""
 
     __slots__ = ("gone", "held", "task")
     gone: weakref.ref[Task]
@@ -111,8 +111,8 @@ def _release_holds(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, 
     """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
-    # This is called again when the task is garbage collected, and must then find nothing left: a task that is done has
-    # ended its blocks.
+    # This function is called again when the task is garbage collected, and must then find nothing: a task that is done
+    # has ended its blocks.
     held.clear()
     if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
@@ -123,7 +123,7 @@ def of_task() -> int:
     """Return the number of the running task.
 
     Raises:
-        RuntimeError: no task runs here.
+        RuntimeError: the caller does not run in a task.
     """
     asyncio = sys.modules["asyncio"]
     task = asyncio.current_task()
@@ -145,12 +145,12 @@ def of_caller() -> int:
 
 
 def owns_nothing(identity: Callable[[], int]) -> bool:
-    """Return whether the caller can't have a hold: the owners are tasks, and the caller runs in none."""
+    """Return whether the caller can't have a hold: the owners are tasks, and the caller does not run in one."""
     return identity is of_task and of_caller() < 0
 
 
 def task_of(owner: int) -> Task | None:
-    """Return the task of that number, or None."""
+    """Return the task with that number; None if there is none."""
     life = _living.get(owner)
     return life.task() if isinstance(life, _TaskLife) else None
 
@@ -186,7 +186,7 @@ def holds_of(owner: int) -> dict[str, Any]:
 
 
 def label(owner: int) -> str:
-    """Return the owner's unique name for the data of its nodes: no other owner of any process has it."""
+    """Return the owner's unique name, for the data of its nodes: no other owner in any process has this name."""
     return f"{_process}-{owner - _FIRST if owner >= _FIRST else owner}"
 
 

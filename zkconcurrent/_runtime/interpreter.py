@@ -1,4 +1,4 @@
-"""The checks of the interpreter: it must allow daemon threads; gevent, if used, must have patched it at the start."""
+"""Checks of the interpreter: it must allow daemon threads; gevent, if used, must have patched it at the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 def _threads_by() -> str:
-    """Return the package that makes the program's threads: `_thread`, Python's own, or one that has replaced it."""
+    """Return the package that makes the program's threads: Python's own `_thread`, or a replacement such as gevent."""
     return threading.get_ident.__module__.partition(".")[0]
 
 
@@ -15,7 +15,7 @@ _BY = _threads_by()
 
 
 def check_interpreter(handler: str = "") -> None:
-    """Refuse to begin where no client could work.
+    """Raise an error in an environment in which no client could work.
 
     Args:
         handler: the name of the client's handler.

@@ -6,14 +6,14 @@ call the library again. Nothing prevents this: the program owns its signals, and
 well. Still, the library must not leave a node, hold or lock for which other threads or clients would wait forever. So
 everything that needs a clean-up keeps to four rules. Comments cite them by name:
 
-R1 Record before acting. Code notes what is about to exist (a ticket, a hold, a piece of work) before the request or the
-   change that makes it exist. An interrupt in between then leaves something to be cleaned up, and nothing unknown.
+R1 Record before acting. Code notes what is about to exist (a ticket, a hold, a piece of work) before it makes the
+   request or the change that creates it. An interrupt in between then leaves only what the note names.
 R2 Clear last. Code forgets such a note only when its clean-up is complete.
 R3 A step may run twice. A clean-up that was struck is run again, so each of its steps is idempotent.
 R4 Move by one atomic operation. What passes from one owner to another is moved by one step that no signal handler can
    split: a deque's append or pop, a dict's setdefault or pop.
 
-`insist` runs a step again until it has come to its end. Two more things here concern interrupts. Too deep a recursion
+`insist` repeats a step until the step completes. Two more things here concern interrupts. Too deep a recursion
 also raises its error at any line, and raises it in the clean-up again, so `check_depth` refuses to begin. And a handler
 must not wait for the call that it has interrupted, so `check_not_interrupted` refuses that.
 """
@@ -30,11 +30,11 @@ from typing import Any
 
 from .._errors import ClientError
 
-# An error that strikes more often does not come from a signal handler, but, for example, from too deep a recursion.
+# An error that strikes more often than this does not come from a signal handler, but, say, from too deep a recursion.
 TRIES = 100
 # When memory is exhausted, each try would fail at once; during the pause other threads may free some.
 MEMORY_PAUSE = 0.01  # seconds
-# More frames than any call of the library needs, without the frames of the program's functions.
+# More frames than any call of the library needs, not counting the frames of the program's functions.
 FRAMES = 30
 # Tuples, each within the next: `isinstance` recurses once for each.
 _NESTED: Any = tuple(accumulate(range(2 * FRAMES), lambda nested, _: (nested,), initial=()))
@@ -43,7 +43,7 @@ _OVERRIDABLE = ("__enter__", "__exit__", "acquire", "_acquire_for_block")
 
 
 def insist(step: Callable[[], object]) -> None:
-    """Run an idempotent step (R3) until it comes to its end, even if up to `TRIES` errors strike it; raise the last.
+    """Run an idempotent step (R3) until it completes, though up to `TRIES` errors strike it; raise the last of them.
 
     An error that strikes before this function has begun leaves the step undone.
     """
@@ -75,7 +75,7 @@ def check_depth(frames: int) -> None:
     need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
     endless recursion would leave its lock held.
 
-    Every call makes this check, so it recurses itself only where there is no cheaper way.
+    Every call makes this check, so the check itself recurses only where there is no cheaper way.
 
     Raises:
         RecursionError: the recursion limit is near.
@@ -103,11 +103,11 @@ def _go_deeper(frames: int) -> None:
 def check_not_interrupted(call: Any) -> None:
     """In a signal handler or a finalizer, refuse a call that would wait for the very call that was interrupted.
 
-    The interrupted call is on the stack of the calling thread, and ends only when this one returns. Its frames have it
-    in a local variable named `call`, or the primitive in `self`.
+    The interrupted call is on the stack of the calling thread, and ends only when the new call returns. The frames of
+    the interrupted call have it in a local variable named `call`, or have its primitive in `self`.
 
-    The call of a task is not checked. A handler runs in a task only if it runs an event loop of its own; and CPython
-    would keep every frame that this looks at, with the locals that it reads, for as long as the task waits.
+    The call of a task is not checked. A handler can make such a call only if it runs an event loop of its own. And
+    CPython would keep every frame that this function looks at, and the locals that it reads, while the task waits.
 
     Raises:
         ClientError: the thread was interrupted in a call at this path.
@@ -122,8 +122,8 @@ def check_not_interrupted(call: Any) -> None:
         # A call that acquires several locks as one consists of a call for each lock.
         parts = getattr(other, "calls", (other,))
         if call in parts:
-            # This frame is one of the call's own. `_caller_of_library` has not passed over it, as a wrapper of another
-            # module stands in between.
+            # This frame is one of the call's own. `_caller_of_library` stopped short of it, at a wrapper from another
+            # module.
             frame = _caller_of_library(frame)
             continue
         if not known:

@@ -1,7 +1,7 @@
 """`LiveSet`: a set of weak references, in the order of arrival; a member that is garbage collected leaves the set.
 
-Threads, signal handlers and finalizers use it without a lock, as each change is one atomic operation (R4). The
-standard library's weak collections have no order, or take four times as long.
+Threads, signal handlers and finalizers use the set without a lock, as each change is one atomic operation (R4). The
+standard library's weak collections have no order, or are four times slower.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Ref(ref[T]):
 class LiveSet(Generic[T]):
     """A weak set that compares its members by identity, whatever their `==` and `hash()`.
 
-    A program may define both in a subclass of a lock.
+    A program may define `__eq__` and `__hash__` in a subclass of a lock.
     """
 
     __slots__ = ("_forget", "_refs")

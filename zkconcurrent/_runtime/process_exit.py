@@ -29,13 +29,13 @@ class Watched(Protocol):
     """A session that must end with its process.
 
     Attributes:
-        forked: this is the unusable copy in a forked child.
+        forked: this object is a forked child's copy, which is unusable.
     """
 
     forked: bool
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client; return a function that waits for the deletes, until the given time."""
+        """Delete all nodes of this client; return a function that waits for the deletes until a given time."""
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
@@ -54,12 +54,12 @@ def end_with_process(client: int, session: Watched) -> None:
 
 def living_sessions() -> list[Watched]:
     """Return the sessions, in the order of their clients' first use. In a forked child, these are the parent's."""
-    # R4: this copies the references in one step, as another thread or a signal handler may add one.
+    # R4: this copies the references in one step, as another thread or a signal handler may add a session.
     return [session for ref in _sessions.valuerefs() if (session := ref()) is not None]
 
 
 def waits_for_library() -> bool:
-    """Return whether the program has ended, and the interpreter waits only for threads of the library."""
+    """Return whether the main thread has ended, and the interpreter waits only for threads of the library."""
     left = _threads_left()
     return not (threading.main_thread().is_alive() or any(not each.name.startswith(_OURS) for each in left))
 
@@ -99,7 +99,7 @@ class _OpenStreams(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether logging itself is to hand the record to all handlers."""
+        """Return True to let logging hand the record to all handlers; otherwise hand it out here."""
         handlers: list[logging.Handler] = []
         logger: logging.Logger | None = logging.getLogger(record.name)
         while logger is not None:
@@ -121,7 +121,7 @@ def _log_to_open_streams() -> None:
 
 
 def _exit_with_multiprocessing() -> None:
-    """Delete the nodes at the end of a multiprocessing child too: it ends by os._exit, which skips atexit."""
+    """Have the nodes deleted at the end of a multiprocessing child, too: it ends by os._exit, which skips atexit."""
     global _forks
     if _forks != this_process.forks and (util := sys.modules.get("multiprocessing.util")):
         util.Finalize(None, _at_exit_of_child, exitpriority=0)
@@ -129,7 +129,7 @@ def _exit_with_multiprocessing() -> None:
 
 
 def _at_exit_of_child() -> None:
-    """Delete the nodes once the child's threads have ended: until then they may hold locks."""
+    """Delete the nodes once the child's threads have ended: until then the threads may hold locks."""
     if _threads_left():
         # Do not wait here: the threads of executors end only when the child itself waits for them, after this function.
         # The child waits for the new thread, too.
@@ -155,7 +155,7 @@ def _after_fork_in_child() -> None:
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
 # The value of `this_process.forks` in the process that has registered its end with multiprocessing.
 _forks: int | None = None
-# Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
+# Called at the interpreter's exit, after the nodes are deleted, with the deadline by the monotonic clock.
 closers: list[Callable[[float], None]] = []
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):

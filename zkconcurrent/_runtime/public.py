@@ -1,7 +1,7 @@
-"""The module that a public class names: the package that users import it from, not the file that it is in.
+"""The `__module__` of a public class: the package that users import it from, not the file that it is in.
 
-Tracebacks and reprs show that name. A pickle contains it, so another version that keeps the class elsewhere can still
-read the pickle.
+Tracebacks and reprs show that name. A pickle contains it, too, so a version of the library that has the class in
+another file can still read the pickle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ else:
     Self = getattr(typing, "Self", TypeVar("Self"))
 
 T = TypeVar("T")
-# The arguments of `__exit__`: the error that has ended the block.
+# The types of the arguments of `__exit__`, which describe the error that has ended the block.
 ErrorKind: TypeAlias = type[BaseException] | None
 Traceback: TypeAlias = TracebackType | None
 
@@ -34,7 +34,7 @@ def public(made: T) -> T:
 
 
 class Named:
-    """A base class: the classes that the library derives from it are known by their public names."""
+    """A base class that makes the library's subclasses name the public package as their module; see `public`."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -1,4 +1,4 @@
-"""The threads on which a call would wait for itself: those that serve others, and those that call listeners.
+"""Threads on which a call would wait for itself: threads that serve others, and threads that call listeners.
 
 The program's code may run even on a thread that serves others: the garbage collector runs finalizers on any thread.
 """
@@ -16,14 +16,14 @@ from .stacks import frames_from
 threads: set[int] = set()
 """The numbers of the threads that serve others, as `threading.get_ident` returns them."""
 
-# The numbers of the threads that may be calling listeners now: an interrupt may leave a number behind.
+# The numbers of the threads that call listeners now; an interrupt may leave a number behind.
 _calling: set[int] = set()
 
 
 @contextmanager
 def serving() -> Iterator[None]:
     """Count the calling thread among those that serve others, within the block."""
-    # Each step is atomic, so this needs no lock, for which a finalizer could wait.
+    # Each step is atomic, so this needs no lock. A finalizer could wait for a lock forever.
     threads.add(threading.get_ident())
     try:
         yield

@@ -1,9 +1,9 @@
 """The frames and generators of a stack; and the stacks of other threads, read without garbage collection.
 
-CPython 3.11 makes the object of a frame on demand, and that allocation may collect garbage. A finalizer then lets other
-threads run, and the thread whose stack is read may return from this very frame: the reader gets an object of any type,
-walks in circles, or crashes. `sys._current_frames` also holds a lock that every thread takes when it starts or ends, so
-all would stand still forever (gh-106883).
+CPython 3.11 makes the object of a frame on demand, and that allocation may collect garbage. A finalizer may then let
+other threads run, and the thread whose stack is read may return from this very frame. The reader then gets an object of
+any type, walks in circles, or crashes. `sys._current_frames` also holds a lock that every thread takes when it starts
+or ends: if a thread starts or ends meanwhile, all threads stand still forever (gh-106883).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 _YIELDS = CO_GENERATOR | CO_ASYNC_GENERATOR
-# Packages whose functions begin blocks for their callers.
+# Packages whose functions enter `with` blocks on behalf of their callers.
 _BEGIN_BLOCKS = ("zkconcurrent", "contextlib", "wrapt")
 # One reader at a time: whichever ends first re-enables garbage collection. The lock is re-entrant, as a signal handler
 # may read on top of a reader.
 _reading = threading.RLock()
 if hasattr(os, "register_at_fork"):
-    # A child that is forked during a read would find the lock taken, and would never collect garbage.
+    # Otherwise a child that is forked during a read would find the lock taken, and would never collect garbage.
     os.register_at_fork(before=_reading.acquire, after_in_parent=_reading.release, after_in_child=_reading.release)
 
 
@@ -52,7 +52,7 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def in_generator() -> bool:
-    """Return whether the block that the caller begins is in a generator, so that another thread or task may end it.
+    """Return whether the block that the caller begins is in a generator, where another thread or task may end it.
 
     FastAPI may run the two halves of a yielding dependency on different threads of a pool, and asyncio closes an
     asynchronous generator in a task of its own.

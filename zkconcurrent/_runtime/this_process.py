@@ -1,4 +1,4 @@
-"""This process: its number, the number of forks since the import, and the random names and choices that it makes.
+"""This process: its id, the number of forks since the import, and the random names and choices that it makes.
 
 A program may seed `random`, and a test may patch `uuid`, `random` and `os`: none of that changes what was bound when
 the library was imported. A forked child makes other names than its parent and its siblings.
@@ -13,10 +13,10 @@ from random import SystemRandom
 from uuid import UUID
 
 choices = SystemRandom()
-"""Makes all random choices."""
+"""The generator for all random choices."""
 
 forks = 0
-"""How many forks lie between the import and this process. An object that notes this number can detect a later fork."""
+"""How many forks led from the process of the import to this one. An object that notes it can detect a later fork."""
 
 
 def new_uuid() -> str:

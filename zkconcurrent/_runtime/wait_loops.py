@@ -1,16 +1,16 @@
-"""The trampolines, the two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of a loop.
+"""The two trampolines, loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks.
 
 The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. The steps yield how
 many seconds to sleep, or None to sleep until woken; the loop sends back whether the call was woken. Any thread may wake
 the call, through the call's `wake`. Only the loops here resume the steps, so the same steps serve threads and tasks.
 
 If an interrupt or a cancellation comes during the sleep, the loop raises it in the steps, which then clean up. If it
-comes elsewhere, before the loop has returned, the loop abandons the call: this also undoes a grant, and never waits.
+comes elsewhere, before the loop has returned, the loop abandons the call. This also undoes a grant, and never waits.
 
 Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
 each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and does not call
-`why_end` again. Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise
-an error, and that error must leave the call.
+`why_end` again. Once an interrupt has struck, nothing else may end the call: a signal handler may call `end_early` and
+then raise an error, and the call must raise the handler's error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 WhyEnd: TypeAlias = Callable[[], "Exception | None"]
-# CPython handles an interrupt that comes just before the waiting system call only when that call ends.
+# If an interrupt comes just before the system call that waits, CPython handles it only when the system call ends.
 LONGEST_SLEEP = 10.0  # seconds
 _RELEASE = operator.methodcaller("_release_save")
 
@@ -41,11 +41,11 @@ class Resumable(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
-        settled: nothing is left to do, except perhaps to wait for the end.
+        settled: the call has nothing left to do, except perhaps to wait.
         path: the primitive's path.
         wake: see `begin`.
-        owned_locks: the locks of sessions that its thread had taken already when the call was made.
-        waits_for: the objects for which it waits and whose `cancel_waits()` may end it.
+        owned_locks: the locks of sessions that its thread already had when the call was made.
+        waits_for: the objects for which the call waits, and whose `cancel_waits()` may end it.
         why_end: a function that returns the error with which to end the call early, or None to continue; None if there
             is no such function.
     """
@@ -86,10 +86,10 @@ class Stopped(Exception):
 
 
 def call_user(function: Callable[..., R], *args: object) -> R:
-    """Call a user's function within steps; the loops raise what it raises.
+    """Call a user's function within steps, so that the loops raise any error of the function unchanged.
 
     Raises:
-        Stopped: it has raised StopIteration.
+        Stopped: the function has raised StopIteration.
     """
     try:
         return function(*args)
@@ -152,7 +152,7 @@ def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | 
 
 
 def end_early(call: Resumable, why: WhyEnd) -> bool:
-    """End a call with an error, unless something else has ended it; return whether this did. On any thread."""
+    """End a call with an error, unless something else has ended it; return whether this did. Runs on any thread."""
     # R4: another thread, or an interrupt, may end the wait at the same moment.
     ended = vars(call).setdefault("why_end", why) is why
     call.wake()
@@ -169,9 +169,9 @@ def ends_by_itself(call: Resumable) -> None:
 def _sleep(call: Resumable, event: AutoResetEvent, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
-    A signal handler or finalizer may have interrupted its thread while it had the lock of a session, and may wait for
-    something that another thread must do. So this releases the lock during the sleep. The other threads then see the
-    same half-done step as the handler; the session allows for that: see the head of `_engine/client_state.py`.
+    A signal handler or finalizer may have interrupted a thread that had the lock of a session, and may now wait for
+    something that another thread must do. So this function releases the lock during the sleep. The other threads then
+    see the same half-done step as the handler; the session allows for that: see the head of `_engine/client_state.py`.
     """
     owned = call.owned_locks
     if not owned:
@@ -217,7 +217,7 @@ class _Wakeup:
 
 async def wait_async(call: Resumable, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    # `aio` has imported asyncio. Programs of threads do not need it.
+    # `aio` has imported asyncio already. Programs that use only threads do not need asyncio.
     import asyncio
 
     if not call.settled:
@@ -266,9 +266,9 @@ async def wait_async(call: Resumable, steps: Steps[T]) -> T:
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
-    """Run steps that must come to their end: an error raised at a sleep goes to `strike`, and the steps sleep on.
+    """Run steps that must complete: an error raised at a sleep goes to `strike`, and the steps continue.
 
-    So the steps need not begin anew, however often the task is cancelled or Ctrl-C is pressed. An error that strikes at
+    So the steps need not restart, however often the task is cancelled or Ctrl-C is pressed. An error that strikes at
     any other line leaves the steps, as everywhere. After `TRIES` sleeps in a row that ended with an `Exception`, the
     next `Exception` leaves the steps, too: the sleep itself may be broken.
     """
@@ -309,7 +309,7 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
 def _abandon(call: Resumable, steps: Steps[object]) -> None:
     """Close the steps of a call that have not reached their end, and abandon the call."""
     try:
-        # End the steps now, not when the last traceback is garbage collected.
+        # Close the steps now, not when the last traceback is garbage collected.
         steps.close()
     finally:
         call.abandon()

@@ -1,8 +1,8 @@
-"""A thread that works while there is work: started when work comes, ended when none is left, never more than one.
+"""A single thread that works while there is work: it is started when work comes, and ends when no work is left.
 
 Signal handlers and finalizers add work too, at any line, so no lock may guard it. The right to work is the only element
-of a deque. A thread takes it in one step (R4) once it runs. Its starter does not take it for the thread: an interrupt
-may strike before the thread is started.
+of a deque. A thread takes the right in one step (R4) once it runs. Its starter does not take the right for it: an
+interrupt may strike before the thread is started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Worker:
     """The right to be the thread that works.
 
     Args:
-        left: the work, to which any thread adds before it calls `start`.
+        left: the work that is left; a thread that has work adds it here, then calls `start`.
     """
 
     def __init__(self, left: Sized) -> None:
@@ -47,6 +47,6 @@ class Worker:
             work()
         finally:
             self._right.append(True)
-            # Even if an error ends this thread: otherwise the rest of the work would wait until more comes.
+            # Do this even if an error ends this thread: otherwise the rest of the work would wait for more to come.
             if self._left:
                 self.start(spawn, work)

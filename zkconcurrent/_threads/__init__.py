@@ -1,1 +1,1 @@
-"""The primitives for threads, one module each, with the interfaces of `threading` and `queue`; and their names."""
+"""The primitives for threads, one module each, with the interfaces of `threading` and `queue`; and `namespace`."""

@@ -42,7 +42,7 @@ class Barrier(Primitive):
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
         reset. `<path>/<generation>`, PERSISTENT, with the parties that have left; removed when a later generation
-        begins. In it, `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        begins. Below that node, `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
         A generation trips only while the nodes of its first `parties` parties, not counting those that have left, all
@@ -113,7 +113,7 @@ class Barrier(Primitive):
         Raises:
             threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Also if the
                 caller's timeout passes or its session ends, unless a reply shows in time that the barrier has tripped:
-                within a third of the session timeout or, while an action runs, within all of it.
+                within a third of the session timeout or, while an action runs, within the whole session timeout.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
             ForeignNodeError: the path has other nodes or data.
@@ -187,13 +187,13 @@ class Barrier(Primitive):
         """Have a party leave the barrier after its wait was interrupted or has failed; no other party then counts it.
 
         `late` gets further interrupts. If ZooKeeper is out of reach, or does not reply for a third of the session
-        timeout, others may still count it.
+        timeout, others may still count the party.
         """
         session, ticket, now = self._session, party.ticket, self._session.now()
         if self._withdraw is None or isinstance(error, Exception):
             yield from call.outlast(partial(give_up, party, struck=True), now, now, late.append)
             return
-        # If no thread can be started, this raises while the call still has the ticket, and the call discards it.
+        # If no thread can be started, this raises while the call still has the ticket, so the call discards the ticket.
         self._withdraw(party)
         call.tickets.remove(ticket)
         until, known = now + session.reply_patience, session.registry.tickets

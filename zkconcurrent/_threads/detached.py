@@ -33,7 +33,7 @@ class DetachedState(PathState):
 
     Attributes:
         stories: for each owner, the reports to listeners about holds that were acquired through this client. One hold
-            has several if several threads have waited for it.
+            has several stories if several threads have waited for it.
         releases: the releases that tasks have begun, and that `aio` runs in the background.
     """
 
@@ -55,8 +55,8 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
 
     Layout:
         `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits: the znodes of a
-        `Lock`. The holder's node is PERSISTENT. It has the number of the ephemeral node that queued for the lock, and
-        the `multi` that creates it deletes that ephemeral node. The path itself is a container.
+        `Lock`. The holder's node is PERSISTENT, and has the number of the ephemeral node that queued for the lock. One
+        `multi` creates the holder's node and deletes the ephemeral one. The path itself is a container.
 
     Invariant:
         As `Lock`. On one path, a `DetachedLock`, a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each
@@ -78,7 +78,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
             primitive.
 
     Source:
-        The downgrade of Curator's `InterProcessReadWriteLock`, which puts a node in another's place.
+        The downgrade of Curator's `InterProcessReadWriteLock`, which puts one node in the place of another.
     """
 
     _kind = "DetachedLock"
@@ -93,7 +93,7 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         self._owner = owner
         self._held: Detached | None = None
         self._releasing: Detached | None = None
-        # The thread or task that acquired it for the owner, and the time.
+        # The thread or task that acquired the lock for the owner, and the time.
         self._acquired = 0, 0.0
         super().__init__(client, path)
         self._path_state.keeping.add(self)

@@ -112,7 +112,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         return _Values(self)
 
     def copy(self) -> dict[str, V]:
-        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one is removed."""
+        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises KeyError if a key is removed."""
         return dict(self._entries())
 
     def _entries(self) -> Iterator[tuple[str, V]]:
@@ -124,7 +124,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     # -- writes ------------------------------------------------------------------------------------------------------
 
     def __setitem__(self, key: str, value: V) -> None:
-        # The twin for tasks awaits the result.
+        # Return the result: the twin for tasks awaits it.
         key, data = self._check_key(key), self._encode(value)
         return self._write(lambda map_write: write.put(map_write, key, data), discard_result)
 
@@ -157,7 +157,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     @overload
     def replace(self, key: str, old: V, new: V, /) -> bool: ...
     def replace(self, key: str, old: V, new: V = _MISSING, /) -> bool:
-        """Replace a key's value: `replace(key, value)` if the key exists, `replace(key, old, new)` if it has `old`.
+        """Replace a key's value: `replace(key, value)` if the key exists, `replace(key, old, new)` if it is `old`.
 
         Atomic: of several clients that replace the same value, one succeeds.
 
@@ -203,7 +203,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         return self._remove(key, partial(write.pop, matches=accepts), None, popped)
 
     def popitem(self) -> tuple[str, V]:
-        """Remove an arbitrary entry and return its key and value. Only one client gets it.
+        """Remove an arbitrary entry and return its key and value. Only one client gets the entry.
 
         Raises:
             KeyError: there are no entries.

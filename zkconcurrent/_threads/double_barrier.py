@@ -66,7 +66,7 @@ class DoubleBarrierState(PathState):
         self.inside.pop(owner, None)  # R2
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
-        """If a task was thrown away with its loop, take its party out. Any other party has left, or stays."""
+        """If a task was thrown away with its loop, take its party out. Any other party has left already, or stays."""
         if thrown_away and owner in self.inside:
             self._blocks.append(0)
             self.leave_to_keeper(owner)
@@ -98,16 +98,17 @@ class DoubleBarrier(Primitive):
         lets a party's node have any name. The path itself is a container, whose version counts the decisions.
 
     Invariant:
-        A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
-        when it finds that all parties which `ready` let in are gone. A late party deletes `ready` and creates it
-        again, on condition that one of the others is inside. A party gives up waiting only while there is no `ready`.
+        A party creates `ready` only while there are `parties` nodes. A party removes `ready` only together with the
+        last of these nodes, or when it finds that all parties which `ready` let in are gone. A late party deletes
+        `ready` and creates it again, on condition that one of the others is inside. A party gives up waiting only while
+        there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
         barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads and 1 write,
         in two round trips; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
-        after the other; a party that leaves wakes only this one. Its own departure wakes all others, each of which
-        reads once.
+        after the other, and a party that leaves wakes only this last one. The last party's own departure wakes all
+        others, each of which reads once.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
@@ -187,7 +188,7 @@ class DoubleBarrier(Primitive):
             BaseException: the last interrupt, once the party has withdrawn or, if the barrier had opened, has left.
         """
         strikes = deque([] if struck is None else [struck], maxlen=1)
-        # An interrupted call does not wait for a reconnect, after which the keeper deletes the node.
+        # An interrupted call does not wait for a reconnect: the keeper deletes the node afterwards.
         began = self._session.now()
         until = began if struck is not None or not ticket.sent else began + self._session.reply_patience
         del struck
@@ -209,8 +210,8 @@ class DoubleBarrier(Primitive):
         When the call returns or raises, the caller is outside in any case.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. After the
-                timeout, the call waits up to a third of the session timeout for the reply to its own leave.
+            timeout: how long to wait for the others, in seconds; None waits forever, zero or less does not wait. After
+                the timeout, the call waits up to a third of the session timeout for the reply to its own leave.
 
         Returns:
             Whether all have left; False at the deadline.

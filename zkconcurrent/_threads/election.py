@@ -98,9 +98,10 @@ class Leading:
 class Election(PickledByPath):
     """An election: of all processes that open the same path, one candidate leads, in the order of arrival.
 
-    A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
-    in the background: `stand` begins a candidacy. A thread of the library keeps the candidacy up, through losses and
-    new sessions, until `withdraw`. `is_leader` returns whether the client leads now, and `wait` returns its term.
+    A thread leads in a block `with election.lead() as term`, or while `run` calls a function. Alternatively, the client
+    stands in the background: `stand` begins a candidacy, and a thread of the library keeps the candidacy up, through
+    losses and new sessions, until `withdraw`. `is_leader` returns whether the client leads now, and `wait` returns its
+    term.
 
     Layout:
         `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of

@@ -31,8 +31,8 @@ class GroupState(PathState):
     """The state of a group that all objects of one client and path share.
 
     Attributes:
-        members: the memberships of this client, by id, each from before its create is sent until its node is surely
-            gone.
+        members: the memberships of this client, by id. Each is here from before its create is sent until its node is
+            sure to be gone.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -45,7 +45,7 @@ class BaseMembership:
 
     Attributes:
         id: the member's id.
-        data: its data.
+        data: the member's data.
     """
 
     def __init__(self, group: Group, name: str, data: bytes, patience: float) -> None:
@@ -57,7 +57,7 @@ class BaseMembership:
         self._cause: LossCause | None = None
         self._since = 0.0
         state.keeping.add(self)
-        # The membership's thread exists, or is about to be started.
+        # Whether the membership's thread exists, or is about to be started.
         self._began = False
         self._over = False
         # The calls, by their `id()`, that wait for the membership to change.
@@ -74,13 +74,13 @@ class BaseMembership:
 
     @property
     def active(self) -> bool:
-        """Whether the member's node exists, as far as this client knows: False from an expiry until it has rejoined."""
+        """Whether the member's node exists, as far as this client knows: False from an expiry until it rejoins."""
         ticket = self._member.ticket
         return not self._over and ticket is not None and ticket.session == self._session.registry.session
 
     @property
     def cause(self) -> LossCause | None:
-        """Why the membership was lost: why its node went, or why the client has ended; None while it is not lost."""
+        """Why the membership was lost (its node went, or the client has ended); None while it is not lost."""
         return self._cause
 
     def _kept(self) -> Iterable[Possession]:
@@ -138,7 +138,7 @@ class BaseMembership:
         return self
 
     def _make_way(self, call: Call) -> bool:
-        """End this membership for a new one with its id, and then wake `call`; return whether it has ended already."""
+        """Make way for a new membership with this id: end this one, then wake `call`; return whether it has ended."""
         if self._member.wanted:
             raise ValueError(
                 f"this client is a member {self.id!r} of the group {self._state.path!r} already: give another id"
@@ -157,7 +157,7 @@ class BaseMembership:
         self._give_up()
 
     def _give_up(self) -> None:
-        """Have the node deleted. This takes no lock: the end of a call that was thrown away may run it."""
+        """Have the node deleted. This takes no lock: the clean-up of an abandoned call may run it."""
         member = self._member
         member.wanted = False
         if not self._began and self._state.members.get(self.id) is self:
@@ -230,7 +230,7 @@ class Membership(BaseMembership):
 
     Attributes:
         id: the member's id.
-        data: its data.
+        data: the member's data.
     """
 
     @property
@@ -268,7 +268,7 @@ class Membership(BaseMembership):
 
 
 class Group(Primitive):
-    """The processes that are present: each member has an id and data, which all clients can see.
+    """A group of the processes that are present; each member has an id and data, which all clients can see.
 
     ::
 
@@ -290,7 +290,7 @@ class Group(Primitive):
     Cost:
         `join`: 1 write, and 1 read with a watch that `join` does not wait for; each reconnect repeats the read.
         `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: before it waits, it
-        reads the list and all members once. A change wakes each observer, which reads them once more; twice, if a
+        reads the list and all members once. A change wakes each observer, which reads them again: once, or twice if a
         member came or went. Each membership has its own thread in the library, which mostly sleeps.
 
     Args:
@@ -321,7 +321,7 @@ class Group(Primitive):
         """Join the group; wait until all others can see it.
 
         Args:
-            data: the bytes that the others see; None for the host, process, thread and time, as JSON.
+            data: the bytes that the others see; None stands for the host, process, thread and time, as JSON.
             id: a name that no other member has; None generates one.
             wait: how long to wait, in seconds, for an id that another member has. A killed process stays a member until
                 its session ends, so a program that restarts with the same id may have to wait that long.
@@ -388,7 +388,7 @@ class Group(Primitive):
     ) -> Steps[dict[str, bytes] | None]:
         found = yield from call.run(next_members(self._path, seen), None if seen is None else deadline)
         if found is None and seen is not None:
-            # A change may have come, but its reply too late. So read a last time, and wait for the replies.
+            # A change may have come whose reply was too late. So read a last time, and wait for the replies.
             found = yield from call.run(members(self._path), self._session.now())
             if found is not None and list(found.items()) == list(seen.items()):
                 return None
@@ -399,7 +399,7 @@ class Group(Primitive):
 
 
 def check_id(path: str, name: str | None) -> str:
-    """Return the id of a member; a new one for None.
+    """Return a member's id; if `name` is None, a new one.
 
     Raises:
         TypeError: it is not a string.

@@ -17,7 +17,7 @@ class Lock(RevocableLock):
         Curator's InterProcessMutex. The path itself is a container.
 
     Invariant:
-        The contender with the lowest sequence number holds; each waiter watches only the node ahead of it.
+        The contender with the lowest sequence number holds the lock; each waiter watches only the node ahead of it.
 
     Cost:
         An uncontended `acquire` takes one write and one read, in one round trip; a `release` takes one write, and wakes
@@ -30,15 +30,15 @@ class Lock(RevocableLock):
             hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times; then other
             processes get their turn. These holds share one node, so they have the same fencing token.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
-        on_suspect: called with the lock, and the number of seconds that its hold surely lasts, on a thread of its own,
-            each time `suspect` becomes True.
+        on_suspect: called with the lock, and the number of seconds that its hold is sure to last, on a thread of its
+            own, each time `suspect` becomes True.
         on_revoke: called with the lock, on a thread of its own, once each time a client asks the holder to let go, by
             `revoke()` or by Curator's `Revoker`.
-        on_deadlock: what to do about a wait that closes a deadlock with others of any process. "warn" logs it. "raise"
-            also ends a wait with `DeadlockError`: this one or, if the wait that closed the deadlock has "warn", another
-            with "raise".
-        hold_limit: for how many seconds a hold should last at most; None sets no limit. It counts from the first level
-            of a hold, and anew for each hold, even after a condition's wait or a hand-over between threads.
+        on_deadlock: what to do about a wait that closes a deadlock with other waits in any process. "warn" logs it.
+            "raise" also ends a wait with `DeadlockError`: this one or, if the wait that closed the deadlock has "warn",
+            another with "raise".
+        hold_limit: how many seconds a hold should last at most; None sets no limit. It counts from the first level of a
+            hold, and anew for each hold, even after a condition's wait or a hand-over between threads.
         on_hold_limit: "warn" logs a warning, once, when a hold lasts longer. "lose" ends the hold: others get in while
             its holder still works, until the holder checks `lost`, or calls the lock. So "lose" needs fencing.
         label: what the lock is for, or what the program does with it, in at most 60 bytes. It is written into the
@@ -102,13 +102,13 @@ class Lock(RevocableLock):
 
         Args:
             wait: whether to wait until the lock is free. If False, the call returns once the request is sent, or is
-                left to the library. This client's next `acquire` is sent after it; another client's attempt may
-                still find the lock held for a moment. If the hold turns out to have been lost before, no call raises an
-                error: `lost` is set, `on_lost` is called, and a warning is logged.
+                left to the library. This client's next `acquire` is sent after the request; another client's attempt
+                may still find the lock held for a moment. If the hold turns out to have been lost already, no call
+                raises an error: `lost` is set, `on_lost` is called, and a warning is logged.
 
         Raises:
             LockLostError: the hold was lost. Or the caller has acquired nothing, and another thread has lost a hold
-                that no block of that thread will end. The call changes nothing else.
+                that no `with` block there will end. The call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
             RefusedError: this client may not delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.

@@ -2,9 +2,9 @@
 
 A `MultiLock` has no recipe. It acquires its locks in the order of their full paths, chroot and servers included, which
 is the same in all processes, so its waits can't form a circle. To give locks back after a failure, it compares the
-thread's holds with those from before. It keeps no list of what it has acquired, as an interrupt may strike between the
-return of an `acquire` and the entry into the list. At the end it checks all holds once more, and so finds a lock that
-was lost during the wait for the rest.
+thread's holds with the holds from before the call. It keeps no list of what it has acquired, as an interrupt may strike
+between the return of an `acquire` and the entry into the list. At the end it checks all holds once more, and so finds a
+lock that was lost during the wait for the rest.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EndingHolds: TypeAlias = "list[tuple[LockCore, Hold, Call]]"
 
 
 class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
-    """A lock that is held when all its locks are.
+    """A lock that is held when all its locks are held.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release would not know which to give back.
@@ -60,8 +60,8 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
     no order. It has no `guard()` and no `waiters()`. Ask each of its `locks` for these, and give each its `hold_limit`.
 
     Invariant:
-        All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
-        An `acquire` that fails, is interrupted or finds a lock lost gives back all that it acquired.
+        All processes acquire the locks in one order, the order of their paths, so no two MultiLocks can wait for each
+        other. An `acquire` that fails, is interrupted or finds a lock lost gives back all that it acquired.
 
     Cost:
         To acquire: the sum of its locks' costs, one lock after the other. To release: one write for each lock, all in
@@ -71,8 +71,8 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
         on_lost: called with the MultiLock, on a thread of its own, once for each acquire after which one of its
             locks is lost before all are released.
-        on_suspect: called with the MultiLock, and the number of seconds that its holds surely last, on a thread of its
-            own, each time `suspect` becomes True.
+        on_suspect: called with the MultiLock, and the number of seconds that its holds are sure to last, on a thread of
+            its own, each time `suspect` becomes True.
 
     Raises:
         TypeError: a lock is of another type, such as a semaphore; or a callback is not callable.
@@ -112,7 +112,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
-        """The locks, in the order in which it acquires them."""
+        """The locks, in the order in which this object acquires them."""
         return self._locks
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -182,7 +182,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         return [(core, hold) for core in self._cores if (hold := core.mine()) is not None]
 
     def _check_all(self, before: HoldDepths) -> None:
-        """Refuse to go on if a lock was lost during the acquire; `before` has what the caller held before."""
+        """Refuse to go on if a lock was lost during the acquire; `before` has the caller's earlier holds."""
         holds = self._holds()
         if self._on_lost is not None:
             # The tickets are recorded before the last check, so that every later loss is reported.
@@ -287,7 +287,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         return self._outlook_of([core.current() for core in self._cores])[0]
 
     def remaining(self) -> float:
-        """Return for how many seconds all locks are surely held: the least of their own `remaining()`."""
+        """Return how many seconds all locks are sure to stay held: the least of their own `remaining()`."""
         return self._outlook_of([core.current() for core in self._cores])[1]
 
     def _outlook(self) -> tuple[bool, float]:

@@ -1,7 +1,7 @@
 """`namespace`: the names of `threading`, for one base path in ZooKeeper or for this process alone.
 
 A program uses these names, and chooses at its start whether they lie in ZooKeeper or in this process. The classes are
-the same: the names of a process lie in a service of its own, in memory.
+the same in both cases: names in this process belong to a service in its memory.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BasePath(PickledByPath):
     ) -> None:
         check_on_deadlock(on_deadlock)
         check_label(label)
-        # This raises TypeError if it is not a client.
+        # This raises TypeError if `client` is not a kazoo client.
         Session.of(client)
         self._client = client
         self._path = base(path)
@@ -86,7 +86,7 @@ class BasePath(PickledByPath):
         return self._path
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener for all events of this client below this path: see `zkconcurrent.add_listener`."""
+        """Add a listener for all events of this namespace's clients below its path: see `zkconcurrent.add_listener`."""
         removes = [event_listeners.add(listener, Session.of(client), self._path) for client in self.clients]
 
         def remove() -> None:
@@ -132,7 +132,7 @@ def named(make: Callable[Concatenate[KazooClient, str, P], R]) -> Callable[Conca
 
 @public
 class Namespace(BasePath):
-    """The names of `threading`, for all processes that open the same base path, or for one: see `namespace`."""
+    """The names of `threading`, for all processes that open the same base path, or for one process: see `namespace`."""
 
     Lock: Final = named(lock.Lock)
     RLock: Final = named(rlock.RLock)
@@ -232,11 +232,12 @@ def add_listener(listener: Listener, client: KazooClient | None = None) -> Calla
     owner continues first. The event of a release comes once ZooKeeper has replied: it is `Lost` if the node was gone.
 
     A listener must not wait: a call of the library that would wait raises `ClientError` in it. The listener's own calls
-    have no events. If it may take long, wrap it in a `QueueListener`. Its first `Exception` is logged; all are ignored.
+    have no events. If the listener may take long, wrap it in a `QueueListener`. The first `Exception` that it raises is
+    logged; all are ignored.
 
     Args:
         listener: called with one `LockEvent` at a time, for the acquires that begin from now on, and for their holds.
-        client: the client to listen to; all, unless given.
+        client: the client to listen to; by default, all clients of this process.
 
     Returns:
         A function that removes the listener. A second call changes nothing.
@@ -254,7 +255,7 @@ def opened(
     on_deadlock: OnDeadlock,
     label: str | None,
 ) -> NamespaceT:
-    """Return a namespace of a client, of several ensembles, or of this process's own.
+    """Return a namespace for a client, for several ensembles, or for this process alone.
 
     Raises:
         ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
@@ -295,7 +296,7 @@ def _checked(clients: Mapping[str, KazooClient]) -> dict[str, KazooClient]:
 def _agree(ensembles: dict[str, KazooClient], base: str) -> None:
     """Make sure that all users of the ensembles use the same ones; see `_recipes/ensembles`.
 
-    All records are read before one is written, so a process that gets an error mostly leaves nothing behind.
+    All records are read before one is written, so a process that gets an error usually leaves nothing behind.
     """
     path = f"{base.rstrip('/')}/{RECORD}"
     for step in (has_record, write_record):

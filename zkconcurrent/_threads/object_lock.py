@@ -1,7 +1,7 @@
 """`ObjectLock`: a read-write lock that belongs to an object, not a thread, for other lock interfaces, such as tooz's.
 
-Any thread may release a `Lock`, so one user of it can end another's hold. Only the thread that acquired a `ReadLock`
-can release it. Here the object that has acquired the lock releases it, on any thread, and ends no other hold.
+Any thread may release a `Lock`, so one user can end the hold of another. Only the thread that acquired a `ReadLock` can
+release it. Here the object that has acquired the lock releases it, on any thread, and ends no other hold.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ObjectLock:
     Args:
         client: the client.
         path: the path, with the layout of a `ReadWriteLock`.
-        levels: the client's acquires that were not released, each with its object, and the hold that it is a level of.
-            The objects of one client share this dictionary.
+        levels: the client's acquires that are not released yet, each with its object, and with the hold of which it is
+            a level. The objects of one client share this dictionary.
 
     Invariant:
         A thread has at most one hold as a reader, which ends with its last level, whichever object has that level.
@@ -57,7 +57,7 @@ class ObjectLock:
         Args:
             level: identifies this acquire.
             blocking: whether to wait.
-            timeout: for how many seconds to wait; None waits forever.
+            timeout: how many seconds to wait; None waits forever.
             shared: whether to share the lock with other shared acquires. A thread that already shares it acquires it
                 again at once, also through another object. To change the mode, release first.
         """
@@ -70,7 +70,7 @@ class ObjectLock:
             core.drop(hold)
         if shared:
             with core.session.lock:
-                # A thread that shares the lock must not wait behind a writer, which waits for this thread.
+                # A thread that shares the lock must not wait behind a writer that waits for this thread.
                 if (hold := core.mine()) is not None and self._left(hold):
                     self._levels[level] = self, hold
                     return True
@@ -87,7 +87,7 @@ class ObjectLock:
         insist(lambda: self._drop(level, core.mine()))
 
     def release(self) -> bool:
-        """Release this object's newest level; if the calling thread has acquired any, the newest of these.
+        """Release this object's newest level or, if the calling thread has acquired any, that thread's newest.
 
         Returns:
             Whether there was a level; False in a forked child, where the holds are the parent's.
@@ -119,7 +119,7 @@ class ObjectLock:
         return True
 
     def remaining(self) -> float:
-        """Return for how many seconds this object surely holds the lock; 0 if it does not. Sends nothing."""
+        """Return how many seconds this object is sure to hold the lock; 0 if it does not hold it. Sends nothing."""
         mine = self._own_levels()
         return self._left(mine[-1][1]) if mine else 0.0
 
@@ -128,11 +128,11 @@ class ObjectLock:
         return self._exclusive._run(self._core.contenders(), itemgetter(0))
 
     def waiters(self) -> list[Contender]:
-        """Return all who wait for it, read from the server."""
+        """Return all who wait for the lock, read from the server."""
         return self._exclusive.waiters()
 
     def _own_levels(self) -> list[tuple[object, Hold]]:
-        """Return the levels of this object: those of other threads, then this thread's own; the newest last in each."""
+        """Return this object's levels: first other threads' levels, then this thread's own, each from old to new."""
         me = self._core.identity()
         mine = [(level, hold) for level, (lock, hold) in list(self._levels.items()) if lock is self]
         return sorted(mine, key=lambda each: each[1].owner == me)
@@ -155,6 +155,6 @@ Levels: TypeAlias = dict[object, tuple[ObjectLock, Hold]]
 
 
 def least_remaining(levels: Levels) -> float | None:
-    """Return for how many seconds all holds that have not ended surely last; None if there are none."""
+    """Return how many seconds all holds that have not ended are sure to last; None if all have ended."""
     left = [lock._left(hold) for lock, hold in list(levels.values())]
     return min(filter(None, left), default=None)

@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 @public
 class LastRun(NamedTuple):
-    """The last run of a job that counts.
+    """The last run of a job, among the runs that count.
 
     Attributes:
         at: when it started or, with `until_success`, when it had succeeded; by the clock of ZooKeeper's leader.
@@ -58,7 +58,7 @@ class LastRun(NamedTuple):
 
 @public
 class Turn(NamedTuple):
-    """What became of one call of a job: it is true if the job is to run, and false if the call skips it.
+    """The decision about one call of a job: it is true if the job is to run, and false if the call skips it.
 
     Attributes:
         path: the path of the job.
@@ -96,7 +96,7 @@ class Job:
 
     Its methods return a `Call` to wait for, and its steps, which raise
 
-    * LockLostError: the hold was lost, or ZooKeeper was out of reach for so long that it surely was.
+    * LockLostError: the hold was lost, or ZooKeeper was out of reach for so long that the hold must be lost.
     * RefusedError: ZooKeeper refuses the mark to this client.
     * ForeignNodeError: another program's node stands in the mark's place.
 
@@ -146,7 +146,7 @@ class Job:
             found = None
             with suppress(OutOfReach):
                 found = yield from call.run(while_held(hold.ticket, recipe))
-            # Check this even after success: if the hold was lost meanwhile, others may already be in the next period.
+            # Check the hold even after a success: if it was lost meanwhile, others may already be in the next period.
             core.check(hold)
             if found is None:
                 raise core.lost_error(hold)
@@ -204,15 +204,15 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
     the `Turn`, which is true if the job is to run, and has the time and the author of the last run. The calls queue for
     the lock at `path`, so two runs of a job never overlap.
 
-    A period counts from the time when a call was made, not from the time when the job started. A call skips if the call
-    that ran last was made less than `seconds` before it, or started the job only after this one was made. Make
-    `seconds` somewhat less than the time between two calls, as that varies. Only the clock of ZooKeeper's leader
-    counts. It makes no difference how long a call waits, or whether its session expires meanwhile.
+    A period counts from the time when a call was made, not from the time when the job started. A call skips if the last
+    call that ran was made less than `seconds` earlier, or started the job only after this call was made. Make `seconds`
+    somewhat less than the time between two calls, as that time varies. Only the clock of ZooKeeper's leader counts. It
+    makes no difference how long a call waits, or whether its session expires meanwhile.
 
-    The mark of a start is written before the job starts, while the lock is surely held. A job that raises an exception,
-    or whose process dies, does not run again until the next period. With `until_success`, a run counts only once its
-    job has returned, and the mark is written then. Until then, each further call runs the job again, whether the
-    last run raised, died or lost the lock.
+    The mark of a start is written before the job starts, while the lock is sure to be held. A job that raises an
+    exception, or whose process dies, does not run again until the next period. With `until_success`, a run counts only
+    once its job has returned, and the mark is written then. Until then, each further call runs the job again, whether
+    the last run raised an exception, died or lost the lock.
 
     `zkconcurrent run --once-per` uses the same lock and the same mark. Paths may have fields, which a function's
     arguments fill, as with `synchronized`: then each path has periods of its own. Generator functions and async
@@ -225,8 +225,8 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
         The mark is written in one `multi` with a check of the lock's node.
 
     Cost:
-        That of the lock. For the mark, the first run takes three round trips, each later one four, and a skip one or
-        two. A call that waits is woken once more.
+        The lock's own cost. The mark adds three round trips to the first run, four to each later run, and one or two to
+        a skip. A call that waits is woken once more.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
@@ -238,9 +238,9 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
 
     Raises:
         TypeError, ValueError: as `synchronized`; or `seconds` is not a number, or is negative.
-        LockLostError: on a call, or at either end of a block: the lock was lost. If that was before the job started,
-            this call will not start it; its mark may have been written.
-        RefusedError: ZooKeeper refuses the mark to this client: it must read, create and write it.
+        LockLostError: on a call, or at either end of a block: the lock was lost. If it was lost before the job started,
+            this call will not start the job; the mark may have been written.
+        RefusedError: ZooKeeper refuses the mark to this client, which must be able to read, create and write it.
         ForeignNodeError: another program's node stands in the place of the mark.
 
     Source:
@@ -270,10 +270,10 @@ class once_per(Periods, LockedByThread):  # noqa: N801 - as `synchronized`
 
 
 def _run(block: AbstractContextManager[Turn], function: Function, args: Args, kwargs: KwArgs) -> Any:
-    """Call a function if it is its turn."""
+    """Call a function if the job is to run."""
     with block as turn:
         result = function(*args, **kwargs) if turn else None
-        # With `until_success`, this does not count as a success.
+        # The errors below keep the run from counting as a success with `until_success`.
         if inspect.iscoroutine(result):
             result.close()
         if inspect.iscoroutine(result) or inspect.isasyncgen(result) or isinstance(result, RUNS_LATER):

@@ -99,7 +99,7 @@ class Queue(QueueBase[T]):
             ValueError: all items that this process has taken are done.
             ClientError: the client can't be used here.
         """
-        # Without this check, a forked child would count its parent's items as those of an earlier session.
+        # Without this check, a forked child would count its parent's items as items of an earlier session.
         self._session.check_not_forked(self._path)
         item_call = self._item_call("count")
         state = self._path_state
@@ -170,7 +170,8 @@ class PriorityQueue(Queue[T]):
         codec: see `Queue`.
         max_attempts: see `Queue`.
         priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
-            itself or, if the item is a tuple or a list, its first element; bytes, the default, need this function.
+            itself or, if the item is a tuple or a list, its first element; items of bytes, the default, need this
+            function.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
 
     Source:
@@ -233,7 +234,7 @@ class DelayQueue(Queue[T]):
     item comes late, or early, by as much as the two clocks differ. If the clock is changed while a consumer waits, the
     consumer uses the new time within a second.
 
-    `get` and `claim` wait until an item is due; `get_nowait` raises Empty if none is. As in java.util.concurrent,
+    `get` and `claim` wait until an item is due; `get_nowait` raises Empty if none is due. As in java.util.concurrent,
     `qsize`, `empty` and `full` count all items, including those that are not due; `join` waits for all items, too. Once
     the queue is shut down, its last items can still be taken when they are due.
 

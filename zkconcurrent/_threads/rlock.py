@@ -52,7 +52,7 @@ class RLock(RevocableLock):
     _core_type = ReentrantCore
 
     # Whether a block counts its level itself. If a program's subclass overrides `acquire` or `release`, its blocks call
-    # these.
+    # the overrides.
     _counts = True
 
     def __init_subclass__(cls, **options: object) -> None:

@@ -48,9 +48,9 @@ class ReadWriteLock(PickledByPath):
         container.
 
     Invariant:
-        A reader holds unless a writer is ahead of it; it watches the nearest writer ahead. A writer holds if no
-        contender is ahead of it; it watches the node just ahead. A read node gets a writer's number only while that
-        writer's node exists.
+        A reader holds the lock unless a writer is ahead of it; it watches the nearest writer ahead. A writer holds the
+        lock if no contender is ahead of it; it watches the node just ahead. A read node gets a writer's number only
+        while that writer's node exists.
 
     Cost:
         As `Lock`. A writer that begins to read sends one write, in one round trip. A writer's release wakes the readers
@@ -60,8 +60,8 @@ class ReadWriteLock(PickledByPath):
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
-        on_suspect: called like `on_lost`, but also with the number of seconds that the hold surely lasts, each time a
-            hold becomes suspect.
+        on_suspect: called like `on_lost`, but also with the number of seconds that the hold is sure to last, each time
+            a hold becomes suspect.
         on_revoke: called like `on_lost`, once each time a client asks a holder to let go, by `revoke()` or by Curator's
             `Revoker`.
         on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of both locks.

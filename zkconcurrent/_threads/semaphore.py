@@ -1,4 +1,4 @@
-"""`Semaphore` and `BoundedSemaphore`: permits that all processes share which open the same path."""
+"""`Semaphore` and `BoundedSemaphore`: permits shared by all processes that open the same path."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PermitCore(LockCore):
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
-            # If there are no permits, all are still to come: by releases of more than was acquired, or by a resize.
+            # If there are no permits yet, clients must add them: by releases of more than was acquired, or by a resize.
             if size:
                 self._refuse_or_warn(permits, wait, size)
 
@@ -130,7 +130,7 @@ class PermitCore(LockCore):
     # -- to release ----------------------------------------------------------------------------------------------
 
     def begin_giving_back(self, n: int) -> tuple[Call, list[Hold]]:
-        """Send the deletes of up to `n` leases, without waiting for the replies; return the call and their holds.
+        """Send the deletes of up to `n` leases, without waiting for the replies; return the call and the holds.
 
         Raises:
             LockLostError: permits were lost.
@@ -152,7 +152,7 @@ class PermitCore(LockCore):
                 raise self.lost_error(holds[0])
             if self.bounded and n > len(holds):
                 raise ValueError(f"Semaphore released too many times: {self.path}")
-            # An interrupt on the way must not leave some of the permits held.
+            # An interrupt in between must not leave some of the permits held.
             insist(lambda: self._drop_all(holds))
         call.settled = True
         return call, holds
@@ -212,7 +212,7 @@ class Semaphore(LockBase):
     """A number of permits, which threads of all processes take and give back.
 
     A held permit returns by itself when its process ends. Release it in the process that acquired it: a `release()` in
-    a process that holds none adds a permit for all, as with `threading.Semaphore`.
+    a process that holds no permit adds a permit for all, as with `threading.Semaphore`.
 
     Layout:
         `<path>/locks/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits; and
@@ -284,7 +284,7 @@ class Semaphore(LockBase):
             blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all
                 contenders ahead and for itself.
             timeout: how long to wait, in seconds; None waits forever; zero or less acts as `blocking=False`.
-            permits: how many to take: at most 1,000, and fewer if the path has more than 400 bytes.
+            permits: how many to take; at most 1,000, or fewer if the path has more than 400 bytes.
 
         Returns:
             Whether the permits were taken. If False, the attempt leaves no node behind.
@@ -325,7 +325,7 @@ class Semaphore(LockBase):
         reconnect.
 
         Args:
-            n: how many permits; at most 2**63 - 1.
+            n: how many permits to give back; at most 2**63 - 1.
 
         Raises:
             TypeError: `n` is not an int.
@@ -369,14 +369,14 @@ class Semaphore(LockBase):
         `value` that a client was given no longer counts, so a client with another value continues to work.
 
         If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
-        With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on
-        top of `n`.
+        With `n=0` no client gets a permit until the next `resize`. Permits that another client adds during the call
+        come on top of `n`.
 
         A waiter for more permits than `n` keeps its place. All clients behind it wait too, even while permits are free,
         until that waiter gives up (at its timeout, or by `cancel_waits()`) or there are enough permits again.
 
         Args:
-            n: how many permits; at most 2**63 - 1.
+            n: the new number of permits; at most 2**63 - 1.
 
         Raises:
             TypeError: `n` is not an int.

@@ -126,9 +126,9 @@ class SharedValue(BaseValue, Generic[T]):
         if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
             raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
         (old, wanted), new = expected, self._encode(value)
-        # Encode here: another thread may apply the change, and the codec may take a lock that this thread has.
+        # Encode here: another thread may apply the change, and the codec may take a lock that this thread holds.
         same_data: list[bytes] = []
-        # If the codec refuses the old value, the node's data were not made from that.
+        # If the codec refuses the old value, the node's data were not made from that value.
         with suppress(TypeError, ValueError):
             same_data.append(encoded(self._codec, old, self._path))
 

@@ -53,8 +53,8 @@ class DecoratedCalls:
 
     Attributes:
         by: the decorator.
-        function: the function that is decorated.
-        kind: its kind.
+        function: the decorated function.
+        kind: the function's kind.
     """
 
     def __init__(self, by: LockedBy, function: Function) -> None:
@@ -73,7 +73,7 @@ class DecoratedCalls:
         return inspect.signature(self.function)
 
     def call(self, args: Args, kwargs: KwArgs) -> Any:
-        """Make the path, and call the function with its lock held; or return a generator or coroutine that will."""
+        """Make the path, and call the function with its lock held; or return a generator or coroutine that does."""
         return self._hold(self.lock(args, kwargs), self.function, args, kwargs)
 
     def lock(self, args: Args, kwargs: KwArgs) -> Any:
@@ -108,7 +108,7 @@ class LockedBy(ABC):
     Attributes:
         _namespace: the class of namespaces.
         _rlock: the class of the locks at paths.
-        _lock_kind: the class of the locks that it takes.
+        _lock_kind: the class of the locks that the decorator accepts.
         _caller: returns the caller: its thread or its task.
         _keeps_blocks: whether the end of a block needs the lock that its own beginning has made. This is so if a
             function may return another client for each block.
@@ -138,7 +138,7 @@ class LockedBy(ABC):
             check_callable("the function that returns a client", where)
             self._keeps_blocks = True
         self._template = Template(path)
-        # Any text that is valid in a path would do; errors show this one.
+        # Any text that is valid in a path would do; errors show this text.
         example = self._template.fill(lambda field: f"{{{field.argument}}}")
         is_namespace = isinstance(where, self._namespace)
         if isinstance(where, KazooClient) or (path.startswith("/") and not is_namespace):
@@ -216,7 +216,7 @@ class LockedBy(ABC):
             raise TypeError(f"{type(self).__name__} is for functions and methods, not for {function!r}")
         calls = DecoratedCalls(self, inner)
         if self._template.arguments:
-            # Only then: a built-in function may have no signature.
+            # Read the signature only in this case: a built-in function may have none.
             self._template.check(name_of(inner), calls.signature.parameters)
         if not isinstance(function, FunctionType):
             # For example a partial, or an object with `__call__`.
@@ -238,7 +238,7 @@ class LockedBy(ABC):
 
 
 class LockedByThread(LockedBy):
-    """The blocks of `synchronized` and `once_per`."""
+    """The blocks of `synchronized` and `once_per` for threads."""
 
     _namespace = Namespace
     _rlock = RLock
@@ -261,14 +261,14 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     """Decorate a function so that each call holds a lock: `@synchronized(zk, "/users/{user.id}")`.
 
     The lock is the `RLock` at the path, so functions with the same path may call each other. Fields are those of
-    `str.format`: arguments by name, with `.attribute`, `[item]`, `!r` and `:format`; at most one between two slashes.
-    `self`, `cls` and arguments with defaults count too. Each value is escaped, one to one: no value leads outside the
-    template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds an existing
-    lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
+    `str.format`: arguments by name, with `.attribute`, `[item]`, `!r` and `:format`; at most one field between two
+    slashes. `self`, `cls` and arguments with defaults count too. Each value is escaped, one to one: no value leads
+    outside the template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds
+    an existing lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
 
     A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
     datetime or Decimal. Equal values of one type give the same path: a Decimal counts without trailing zeros, an aware
-    datetime in UTC. `True` and `1` are two paths; `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
+    datetime in UTC. `True` and `1` give two paths; `7` and `"7"` give one. An Enum is `Color.RED`, but an IntEnum or
     StrEnum is the number or the text that it equals. An object of a subclass counts as its base type, however it is
     printed. Other objects need a method `__lock_name__`, which returns a scalar::
 
@@ -287,7 +287,7 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     A generator function holds the lock while its generator runs: from the first `next()` until it ends, is closed or
     raises, even while suspended at a `yield`. The thread that takes the first step owns the hold, and may acquire the
     lock again. Any thread may take the other steps; in each, the generator's own code may acquire the lock again.
-    Whoever closes the generator ends the hold. Below `contextlib.contextmanager` it gives a `with` block.
+    Whoever closes the generator ends the hold. Below `contextlib.contextmanager`, the function gives a `with` block.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
@@ -362,7 +362,7 @@ class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type
 
 
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated function that is a proxy; pickled by its name, which another process resolves to its own.
+    """A decorated function that is a proxy; pickled by its name, which another process resolves to its own function.
 
     Pickled by value, it becomes its `plain` function.
     """
@@ -390,7 +390,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bound = super().__get__(instance, owner)
-        # Read from its class, it is this object itself, as a plain function is.
+        # Read from its class, a decorated function is this object itself, as a plain function would be.
         return self if isinstance(bound, FunctionType) else bound
 
     def __reduce_ex__(self, protocol: object) -> Any:

@@ -1,6 +1,6 @@
 """The names of `asyncio`, shared by every process that opens the same path in the same ZooKeeper.
 
-All names are loaded at once: an import while a loop runs would stop its tasks.
+All names are loaded at once: an import while a loop runs would hold up its tasks.
 """
 
 # Each `as` exports its name to type checkers: they would treat an `__all__` that is not a literal as empty.

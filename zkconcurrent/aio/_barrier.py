@@ -54,7 +54,7 @@ class Barrier(PrimitiveTwin):
 
         Args:
             timeout: how long to wait for the others, in seconds; None waits forever. A party whose time is up breaks
-                the barrier. A timeout of asyncio cancels the call instead, so the party only leaves.
+                the barrier. An asyncio timeout instead cancels the call, so the party only leaves.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, a different one for each party.

@@ -65,8 +65,9 @@ class Condition(PrimitiveTwin):
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
         A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
-        reach; further cancels change nothing. If ZooKeeper is out of reach for a third of the session timeout, the hold
-        is lost instead. If a notification arrives together with the cancellation, another waiter gets the notification.
+        reach; further cancellations change nothing. If ZooKeeper is out of reach for a third of the session timeout,
+        the hold is lost instead. If a notification arrives together with the cancellation, another waiter gets the
+        notification.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -112,7 +113,7 @@ class Condition(PrimitiveTwin):
 
     async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
-            # A hold without a claimant is still the task's.
+            # A hold without a claimant still belongs to the task.
             if wait.hold.claimant is not None:
                 wait.call.abandon_by_loop()
                 self._lock_core.path_state.end_blocks_of(wait.hold)
@@ -131,11 +132,11 @@ class Condition(PrimitiveTwin):
     async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true or the timeout passes; return the predicate's last result.
 
-        A timeout of zero or less makes one `wait`, in which others may hold the lock.
+        A timeout of zero or less makes one `wait`, during which others may hold the lock.
 
         Raises:
-            TypeError: the predicate is not callable, or is a coroutine function, which nothing awaits.
-            Exception: as `wait`, and what the predicate raises.
+            TypeError: the predicate is not callable, or is a coroutine function, which would never be awaited.
+            Exception: the errors of `wait`, and what the predicate raises.
         """
         if is_whole_task(Condition.wait_for):
             self._check_not_whole("wait_for")

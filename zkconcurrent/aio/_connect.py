@@ -46,13 +46,13 @@ def connect(url: str, **options: Any) -> Connecting:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
     The client starts on a thread of its own, and stops on another one: the threads of the loop's default executor may
-    all be busy, or wait until the client stops. Tasks and threads may use it together. At the end of the block, the
-    client first waits for background work that its tasks have begun, such as an `Event.set()` that no task awaits, for
-    up to a third of the session timeout; then it stops.
+    all be busy, or waiting for the client to stop. Tasks and threads may use the client together. At the end of the
+    block, the client first waits, for up to a third of the session timeout, for background work that its tasks have
+    begun, such as an `Event.set()` that no task awaits; then it stops.
 
-    A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
-    more attempt to connect. If the client is stopping, its thread continues to stop it. The process ends only after
-    that thread.
+    A cancellation waits for nothing. If the client is starting, the thread that starts it closes it, which can take as
+    long as one more attempt to connect. If the client is stopping, its thread continues to stop it. The process does
+    not end before that thread.
 
     Args:
         url: the address of ZooKeeper; see `zkconcurrent.connect`.
@@ -83,8 +83,8 @@ async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
 
 
 async def _start(client: Client, start: Callable[..., None]) -> None:
-    # Taken once: by the thread when the client has started, or by the task when it gives up. Whoever comes second stops
-    # the client.
+    # The thread takes it when the client has started, or the task when it gives up. Whoever comes second stops the
+    # client.
     turn = [True]
 
     def run() -> None:
@@ -129,7 +129,7 @@ def _in_thread(function: Callable[[], None], name: str) -> asyncio.Future[None]:
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
-    # asyncio would warn of an error that no task retrieves. This one counts as retrieved, even if no task waits.
+    # asyncio would warn of an error that no task retrieves. This callback retrieves the error, even if no task waits.
     ended.add_done_callback(asyncio.Future.exception)
 
     def run() -> None:
@@ -154,7 +154,7 @@ async def await_background_calls(client: Client) -> None:
     """Wait until the calls that run in the background have ended."""
     session = Session.of(client)
     try:
-        # Calls in the background run one after the other.
+        # Calls in the background run one after the other, so this one ends last.
         last = in_background(session, Pending(Call(session, ""), _nothing()))
     except RuntimeError:
         # No thread can be started, so the calls in the background do not run.

@@ -20,14 +20,14 @@ class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     """`zkconcurrent.DetachedLock`, for tasks."""
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
-        # A release under way would end the hold that this acquire finds as the owner's.
+        # Otherwise, a release under way would end the hold that this acquire finds for the owner.
         for release in self._path_state.releases:
             if not (yield from self._after(release, call, deadline)):
                 return False
         return (yield from super()._acquire_steps(call, wait, deadline))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
-        """Wait for a release until the deadline, but at least as long as for first replies; return whether it ended."""
+        """Wait for a release until the deadline, but at least for `reply_patience`; return whether it ended."""
         session = self._session
         patience = session.reply_patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)
@@ -119,7 +119,7 @@ class DetachedLock(PrimitiveTwin):
 
     async def __aexit__(self, kind: ErrorKind, error: BaseException | None, traceback: Traceback) -> None:
         if self._session.forked:
-            # The hold is the parent's.
+            # The hold belongs to the parent process.
             return
         released = self.release()
         if kind is GeneratorExit:

@@ -42,7 +42,7 @@ class DoubleBarrier(PrimitiveTwin):
         """Enter; wait until enough parties have arrived. Errors as `zkconcurrent.DoubleBarrier.enter`.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt.
+            timeout: how long to wait for the others, in seconds; None waits forever, zero or less makes one attempt.
 
         Returns:
             Whether the caller is inside. If False, the attempt leaves no node behind.
@@ -65,10 +65,10 @@ class DoubleBarrier(PrimitiveTwin):
         """Leave, and wait until all other parties have left; errors as `zkconcurrent.DoubleBarrier.leave`.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait.
+            timeout: how long to wait for the others, in seconds; None waits forever, zero or less does not wait.
 
         Returns:
-            Whether all have left; False at the deadline.
+            Whether all parties have left; False if the timeout has passed.
 
         Raises:
             RuntimeError: also if the task consists of this call alone, so that another task must have entered.

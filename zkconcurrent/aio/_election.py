@@ -36,7 +36,7 @@ class Term(HeldByTask):
 
     async def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
-        # With tasks as owners, the calls of a leader lock are pending.
+        # If tasks own a leader lock, its methods return pending calls.
         leader_lock: Any = self._leader_lock
         await leader_lock.publish(self._hold, data)
 
@@ -75,7 +75,7 @@ class Election(PrimitiveTwin):
 
     Raises:
         TypeError: the id, the path or the label is not a string.
-        ValueError: the layout is neither of the two; the path or the label is invalid; or this client already uses the
+        ValueError: the layout is unknown; the path or the label is invalid; or this client already uses the
             path for another primitive or with the other layout.
     """
 
@@ -129,7 +129,7 @@ class Election(PrimitiveTwin):
             return await func(*args, **kwargs)
 
     def leader_only(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T | None]]:
-        """Decorate an async function so that calls do something only in the process that leads.
+        """Decorate an async function so that it runs only in the process that leads; elsewhere, a call returns None.
 
         See `zkconcurrent.Election.leader_only`. A lost term does not cancel the function.
 
@@ -166,7 +166,7 @@ class Election(PrimitiveTwin):
     )
 
     async def wait(self, timeout: float | None = None) -> Term | None:
-        """Wait until the candidacy that `stand` has begun leads; return its term, or None.
+        """Wait until this client's candidacy, which `stand` has begun, leads; return its term, or None.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever, zero or less looks once.
@@ -179,7 +179,7 @@ class Election(PrimitiveTwin):
         return await self._core.leader()  # type: ignore[no-any-return]
 
     async def candidates(self) -> list[Candidate]:
-        """Return all candidates, the leader first, read from the server. Cost: 2 + n reads for n candidates."""
+        """Read all candidates from the server, the leader first. Cost: 2 + n reads for n candidates."""
         return await self._core.candidates()  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:

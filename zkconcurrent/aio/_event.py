@@ -41,7 +41,7 @@ class Event(PrimitiveTwin):
         return self._turn(False)
 
     def _turn(self, wanted: bool) -> Completion:
-        """Record the new flag, and begin to change it. The reply may come after the next change."""
+        """Record the new flag, and begin to write it to ZooKeeper, whose reply may come after the next change."""
         core = self._core
         self._session.check_usable(self.path)
         core._path_state.note(Flag(0, wanted))

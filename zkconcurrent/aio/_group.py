@@ -21,7 +21,7 @@ class Membership(_group.BaseMembership):
 
     Attributes:
         id: the member's id.
-        data: its data.
+        data: the bytes that the others see.
     """
 
     @property
@@ -36,7 +36,7 @@ class Membership(_group.BaseMembership):
 
 @public
 class Joining:
-    """A `join` that has not begun: await it, or use it in an `async with` block, which leaves at its end; only once."""
+    """A `join` that has not begun: await it once, or use it in one `async with` block, which leaves at its end."""
 
     def __init__(self, membership: Membership, begun: Pending[Membership]) -> None:
         self._membership = membership

@@ -27,14 +27,14 @@ class HeldByTask(BaseHeld):
 class Held(HeldByTask):
     """One hold of a lock, or of a permit, as `async with lock.hold() as held` gives it. Any task may use it.
 
-    A condition's wait ends it; see `zkconcurrent.Held`.
+    A condition's wait ends the hold; see `zkconcurrent.Held`.
     """
 
     def release(self) -> Completion:
         """Release the hold before its block ends, in the block's own task; the end of the block then does nothing.
 
-        For a re-entrant lock, this releases the level of the block. Result and errors are those of the lock's
-        `release`.
+        For a re-entrant lock, this releases the level of the block. The result and the errors are those of
+        the lock's `release`.
 
         Raises:
             RuntimeError: the hold has ended; or the block belongs to a MultiLock, which releases its locks together.

@@ -58,14 +58,14 @@ class Lock(PlainLock):
     """`asyncio.Lock` for every process that opens the same path.
 
     One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
-    `zkconcurrent.Lock`, which excludes it on the same path.
+    `zkconcurrent.Lock`; the two exclude each other on the same path.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         fair: as for `zkconcurrent.Lock`.
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
-        on_suspect: called with the lock, and the number of seconds for which the hold surely lasts, on that loop, each
+        on_suspect: called with the lock, and the number of seconds that the hold is sure to last, on that loop, each
             time that `suspect` becomes True; may be async.
         on_revoke: called with the lock, on that loop, once for each time that a client asks the holder to let go; may
             be async.

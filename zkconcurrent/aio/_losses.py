@@ -17,7 +17,7 @@ from .._runtime.wait_loops import call_soon
 from .._threads.base.primitive import OnLost, OnSuspect
 
 H = TypeVar("H", covariant=True)
-# The frames that the end of an `async with` block needs.
+# How many frames the end of an `async with` block needs.
 DEPTH_OF_END = 8
 
 
@@ -68,8 +68,8 @@ class _LossCallback:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         self._loop = loop
-        # A weak reference: a loss lives as long as its hold, and would keep alive a task that was thrown away, and so
-        # the hold.
+        # A weak reference: a loss lives as long as its hold. Otherwise it would keep a thrown-away task alive, and that
+        # task would keep the hold.
         self._call = weakref.WeakMethod(call)
         self.over = False
 
@@ -148,13 +148,13 @@ class Holding(Generic[H]):
         return bool(getattr(self._held, "_released", False))
 
     def _is_only_ours(self) -> bool:
-        """Withdraw this block's own cancellation; return whether no other one is left."""
+        """Withdraw this block's own cancellation; return whether no other cancellation is left."""
         task = self._task()
         return not hasattr(task, "uncancel") or task.uncancel() <= self._before
 
 
 class _OnLoop:
-    """Calls a user's callback, plain or async, on the loop that acquired last, among those that are still open."""
+    """Calls a user's callback, plain or async, on the loop that acquired last among the open ones."""
 
     def __init__(self, lock: Any, callback: Callable[..., object]) -> None:
         self._lock = weakref.ref(lock)
@@ -174,7 +174,7 @@ def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **o
 
 
 def _call(callback: Callable[..., object], lock: object, core: Any) -> None:
-    # The loop may call late, so count the seconds from now.
+    # The loop may make this call late, so count the seconds from now.
     result = callback(lock) if core is None else callback(lock, core._outlook()[1])
     if isinstance(result, Awaitable):
         task = asyncio.ensure_future(result)

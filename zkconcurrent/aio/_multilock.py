@@ -23,7 +23,7 @@ class MultiLock(Acquirable[tuple[Held, ...]]):
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, of `aio`.
         on_lost: called with the MultiLock, once for each acquire after which one of its locks was lost before all were
             released; may be async.
-        on_suspect: called with the MultiLock, and the number of seconds for which its holds surely last, each time that
+        on_suspect: called with the MultiLock, and the number of seconds that its holds are sure to last, each time that
             `suspect` becomes True; may be async.
     """
 
@@ -66,7 +66,7 @@ class MultiLock(Acquirable[tuple[Held, ...]]):
 
     @property
     def lost(self) -> Lost:
-        """Set when the first of the current holds is lost. Each set of holds has its own.
+        """Set when the first of the current holds is lost. Later holds have a `lost` of their own.
 
         Keep a reference to the MultiLock while you use the result.
         """

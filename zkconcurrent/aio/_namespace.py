@@ -32,7 +32,7 @@ from . import (
 
 @public
 class Namespace(BasePath):
-    """The names of `asyncio`, for all processes that open the same base path, or for one: see `namespace`."""
+    """The names of `asyncio`, for all processes that open the same base path, or for one process: see `namespace`."""
 
     _package = "zkconcurrent.aio"
 
@@ -95,10 +95,11 @@ def namespace(
 
     Raises:
         TypeError: the client is none of these, or an ensemble's name is not a string.
-        ValueError: the path or an option is invalid, or the ensembles are, as with `zkconcurrent.namespace`. The
+        ValueError: the path, an option or the ensembles are invalid, as for `zkconcurrent.namespace`. The
             namespace's methods raise it if a name is invalid, or belongs to another kind of object.
         ClientError: other processes use other ensembles, or other names for them.
-        RuntimeError: this is an isolated subinterpreter, or runs on greenlets where the library can't.
+        RuntimeError: this is an isolated subinterpreter, or it runs on greenlets in a way that the library
+            does not support.
 
     Source:
         The module `asyncio`.

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class JobBlock:
-    """An `async with` block that holds the lock of a job, takes a turn of it, and notes its success.
+    """An `async with` block that holds a job's lock, takes the job's turn, and records the job's success.
 
     It is a class, as an event loop that ends would close an async generator by itself, while the block still runs.
     """
@@ -50,9 +50,9 @@ class JobBlock:
 class once_per(Periods, LockedByTask):  # noqa: N801 - as `synchronized`
     """Start a job at most once in each period, on all machines together: `@aio.once_per(zk, "/jobs/hourly", 3300)`.
 
-    It is `zkconcurrent.once_per` for coroutine functions, and `async with aio.once_per(...) as turn:` is a block. The
+    It is `zkconcurrent.once_per` for coroutine functions, and for blocks: `async with aio.once_per(...) as turn:`. The
     lock is the `aio.RLock` at the path; tasks, threads, and `zkconcurrent run --once-per` share the lock and the mark.
-    A call that is cancelled before the job starts does not start it, but it may have written the mark of its start.
+    A call that is cancelled before the job starts does not start it, but may have written the mark of a start.
 
     Args:
         where: a client, from `connect`; or a namespace of `aio`, to whose path `path` is relative; or a plain

@@ -144,7 +144,7 @@ class Queue(PrimitiveTwin, Generic[T]):
     def claim(self, *, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
 
-        If the block raises an exception (a cancellation is one), the process dies or its session is lost, the item is
+        If the block raises an exception (or is cancelled), the process dies or its session is lost, the item is
         free again for any consumer, in its old place in the queue.
 
         Args:
@@ -201,7 +201,7 @@ class PriorityQueue(Queue[T]):
         codec: see `Queue`.
         max_attempts: see `Queue`.
         priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
-            itself or, if the item is a tuple or a list, its first element; bytes, the default, need this function.
+            itself or, if the item is a tuple or a list, its first element; items that are bytes, the default, need it.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
@@ -298,9 +298,9 @@ class Claim(_queue_base.BaseClaim[T]):
     """An item that a task has claimed for the duration of an `async with` block; see `Queue.claim`.
 
     Attributes:
-        item: the item.
+        item: the claimed item.
         attempts: how often it was claimed; this time counts, and so do the claims of killed consumers.
-        fencing_token: a later claim of the same item has a greater one.
+        fencing_token: a number that is greater for a later claim of the same item.
     """
 
     async def __aenter__(self) -> Claim[T]:

@@ -10,7 +10,7 @@ from ._tasks import of_tasks
 class RLock(PlainLock):
     """A lock that one task of one process holds at a time, and may acquire again.
 
-    Only the task that acquired it may release it. In all else, it is a `Lock`.
+    Only the task that acquired it may release it. Otherwise, it is a `Lock`.
     """
 
     _kind = of_tasks(_rlock.RLock)

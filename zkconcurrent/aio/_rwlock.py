@@ -36,14 +36,14 @@ class _ReadWriteLockCore(Tasks, _rwlock.ReadWriteLock):
 class ReadWriteLock(PrimitiveTwin):
     """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
-    Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on one path.
+    Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on the same path.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
-        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`; for the holds of
-            both.
+        on_suspect, on_revoke, on_deadlock, hold_limit, on_hold_limit, label: as for `Lock`, for the holds of
+            both locks.
     """
 
     def __init__(

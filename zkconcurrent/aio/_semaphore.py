@@ -61,14 +61,14 @@ class Semaphore(LockBase):
         return await self._acquired(self._core.acquire(blocking, timeout, permits=permits))
 
     def release(self, n: int = 1) -> Completion:
-        """Give back permits; add new permits for all, if `n` is more than this process holds.
+        """Give back permits; if `n` is more than this process holds, add new permits for all processes.
 
         Args:
-            n: how many permits.
+            n: how many permits to give back.
 
         Raises:
             TypeError: `n` is not an int.
-            LockLostError: permits were lost; the call acknowledges the loss of up to `n`.
+            LockLostError: permits were lost; the call acknowledges the loss of up to `n` of them.
             ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
         """
         core = self._lock_core

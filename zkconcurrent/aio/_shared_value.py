@@ -1,4 +1,4 @@
-"""The values of any type for tasks."""
+"""Shared values of any type, for tasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
     wait_for: Final = awaited(_shared_value.SharedValue[T].wait_for)
 
     async def watch(self, timeout: float | None = None) -> AsyncIterator[VersionedValue[T]]:
-        """Iterate over the value and its changes: the present value, then each time the newest.
+        """Iterate over the value and its changes: yield the present value, then the newest value after each change.
 
         Args:
             timeout: how long to wait for each value, in seconds; the iterator ends when the timeout has passed.

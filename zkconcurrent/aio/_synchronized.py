@@ -46,7 +46,8 @@ class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
 
     Templates, values and paths are those of `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
     coroutine functions with the same path may await each other in one task. `@aio.synchronized(lock)` holds an existing
-    lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` is a block.
+    lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` holds the lock
+    for a block.
 
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
     from its first step until it ends, is closed or raises, even while suspended at a `yield`; after a `break` out of
@@ -62,7 +63,7 @@ class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
     Raises:
         TypeError: as `zkconcurrent.synchronized`, but the target must be `async def`.
         ValueError: as `zkconcurrent.synchronized`.
-        LockLostError: on a call whose hold was lost; as at the end of an `async with` block.
+        LockLostError: the hold of a call was lost; raised as at the end of an `async with` block.
 
     Source:
         `wrapt.synchronized`.
@@ -160,7 +161,7 @@ def _first_step(generator: AsyncGenerator[object, object]) -> Awaitable[object]:
 
 
 async def _run(step: Awaitable[object]) -> object:
-    """Await a step: a cancellation then reaches the step through a frame of the caller, and so with its `levels`."""
+    """Await a step here: a cancellation then reaches it through the frame of `call`, whose `levels` name the holds."""
     return await step
 
 

@@ -1,8 +1,8 @@
-"""How tasks wait: they await the calls of the primitives for threads, or have these run in the background.
+"""How tasks wait: they await the calls of the primitives for threads, or have these calls run in the background.
 
-The mix-in `Tasks` makes tasks the owners of a primitive for threads, and its methods return calls that have not begun
-(`Pending`). A task awaits such a call, or a thread of the library runs it in the background. So a plain method such as
-`Event.set()` returns at once, and its call outlives its task and its loop.
+The mix-in `Tasks` makes tasks the owners of a primitive for threads, whose methods then return calls that have not
+begun (`Pending`). A task awaits such a call, or a thread of the library runs it in the background. So a plain method
+such as `Event.set()` returns at once, and its call outlives its task and its loop.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Tasks:
             cls.__name__ = cls.__qualname__ = primitive.__name__
 
     def _check_may_block(self) -> None:
-        """Allow every call, as none blocks the loop."""
+        """Allow every call, as no call blocks the loop."""
 
 
 class AnyTask(Tasks):
@@ -104,7 +104,7 @@ def of_tasks(kind: type[T], mixin: type[Tasks] = Tasks) -> type[T]:
 
 @public
 class Completion:
-    """A call that a plain method has begun. Any task of any loop may await it, to wait until ZooKeeper has applied it.
+    """A call that a plain method has begun. A task of any loop may await it, until ZooKeeper has applied the call.
 
     An awaiting task gets the call's error. An error that comes while no task awaits it is also logged.
     """
@@ -120,11 +120,11 @@ class Completion:
         return self._done
 
     def wake_at_end(self, wake: Callable[[], None]) -> None:
-        """Have another call woken when this one ends. Check `done()` after this: the call may have ended before."""
+        """Have another call woken when this one ends. Check `done()` after this: the call may have ended already."""
         self._calls.append(wake)
 
     def _finish(self, error: BaseException | None = None) -> None:
-        """Record the end of the call; on any thread."""
+        """Record the end of the call. Any thread may call this."""
         self._error = error
         self._done = True
         wakers = list(self._wakers)
@@ -154,7 +154,7 @@ class Completion:
 class ReleaseCompletion(Completion):
     """A `release()` whose deletes are sent or owed. A task may await it, to wait until the nodes are gone.
 
-    An awaiting task waits no longer than the twin for threads: until the node is gone, ZooKeeper is out of reach, or a
+    An awaiting task waits no longer than a thread would: until the node is gone, ZooKeeper is out of reach, or a
     sixth of the session timeout has passed. The library keeps trying the delete in any case. The `await` raises no
     error of the release.
     """
@@ -179,8 +179,8 @@ class ReleaseCompletion(Completion):
 class Background:
     """Runs the calls of one session, one after the other, on a thread that ends when none is left.
 
-    The interpreter waits for that thread at exit, as it would for a thread that calls the blocking twin; but if
-    ZooKeeper is out of reach, for a session timeout only.
+    The interpreter waits for that thread at exit, as it would for a thread that calls the blocking twin. But it waits
+    only for a session timeout if ZooKeeper is out of reach.
     """
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ class Background:
         self._worker = Worker(self._left)
 
     def run(self, session: Session, pending: Pending[object]) -> Completion:
-        """Queue a call; start the thread if it does not run."""
+        """Queue a call; start the thread if it is not running."""
         completion = Completion()
         self._left.append(begun := (session, pending, completion))
         try:
@@ -219,7 +219,7 @@ class Background:
             del session, pending, completion
 
     def _why_end(self, session: Session, path: str) -> ClientError | None:
-        """Return the error that ends a call which would keep the interpreter from its exit; None to go on."""
+        """Return the error that ends a call which would keep the interpreter from exiting; None to go on."""
         if session.link.connected or not waits_for_library():
             self._exits_by = math.inf
             return None

@@ -1,4 +1,4 @@
-"""What all classes for tasks share. Each is the twin of a class for threads, and wraps an object of it (`_core`).
+"""What all classes for tasks share. Each is the twin of a class for threads, whose object it wraps (`_core`).
 
 The owners of the wrapped primitive are tasks, and its calls are awaited. So threads and tasks of one process, other
 processes and Java exclude each other on one path.
@@ -46,7 +46,7 @@ async def resolve(result: T | Pending[T]) -> T:
 def awaited(
     method: Callable[Concatenate[S, P], R], doc: str | None = None
 ) -> Callable[Concatenate[Twin, P], Coroutine[Any, Any, R]]:
-    """Declare the method of a twin that awaits this method of its core; `doc` replaces a docstring for threads."""
+    """Declare the method of a twin that awaits this method of its core; `doc` replaces its docstring."""
     name = method.__name__
 
     async def call(self: Twin, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -59,7 +59,7 @@ def awaited(
 def backgrounded(
     method: Callable[Concatenate[S, P], object], doc: str | None = None
 ) -> Callable[Concatenate[PrimitiveTwin, P], Completion]:
-    """Declare the plain method of a twin that has this method of its core run in the background."""
+    """Declare the plain method of a twin that runs this method of its core in the background."""
     name = method.__name__
 
     def call(self: PrimitiveTwin, /, *args: P.args, **kwargs: P.kwargs) -> Completion:
@@ -97,7 +97,7 @@ def is_whole_task(method: Callable[..., object]) -> bool:
     Such a task comes from `create_task(lock.acquire())` and, before Python 3.12, from `wait_for(lock.acquire(), ...)`.
     """
     task = asyncio.current_task()
-    # Do not read the frames: CPython would keep each one as long as the task waits.
+    # Do not read the frames: CPython would keep each frame as long as the task waits.
     return task is not None and getattr(task.get_coro(), "cr_code", None) is method.__code__
 
 
@@ -203,7 +203,7 @@ class Acquirable(Twin, ABC, Generic[H]):
         return await self._acquired(self._core.acquire(blocking, -1 if timeout is None else timeout))
 
     async def _acquire_for_block(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire as `acquire` does, for a block: the block's own task releases, at its end."""
+        """Acquire as `acquire` does, for a block: the block's own task releases the lock at the block's end."""
         # A semaphore, or a program's own class, has an `acquire` of its own.
         if getattr(self.acquire, "__func__", None) is not Acquirable.acquire:
             return await self.acquire(blocking=blocking, timeout=timeout)
@@ -227,13 +227,13 @@ class Acquirable(Twin, ABC, Generic[H]):
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop for callbacks: the one that acquired last, among those that are not closed; None if all are."""
+        """The loop for callbacks: the open loop that acquired last; None if all loops are closed."""
         loops = {loop: number for loop, number in list(self._loops.items()) if not loop.is_closed()}
         return max(loops, key=loops.__getitem__, default=None)
 
     @abstractmethod
     def _lock_cores(self) -> Iterable[LockCore]:
-        """Return the machinery of each lock."""
+        """Return the core of each lock."""
 
     @abstractmethod
     def release(self) -> Completion:
@@ -311,7 +311,7 @@ class LockBase(Acquirable[Held], PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`.
 
     Attributes:
-        _lock_core: the machinery of the wrapped lock.
+        _lock_core: the core of the wrapped lock.
     """
 
     def __init__(self, core: lock_base.LockBase) -> None:
@@ -373,7 +373,7 @@ class LockBase(Acquirable[Held], PrimitiveTwin):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the current hold: ask its `is_set()`, or await its `wait()`. Each hold has its own.
+        """The loss of the current hold: ask its `is_set()`, or await its `wait()`. Each hold has a `lost` of its own.
 
         The current hold is the task's own or, if the task holds nothing, this process's newest. If there is no hold,
         this is the loss of the next hold.

@@ -18,7 +18,7 @@ _POLL_INTERVAL = 0.02
 
 
 class Peer(NamedTuple):
-    """The loopback ports at which the other servers of an ensemble reach one of them."""
+    """The loopback ports at which the other servers of an ensemble reach a server."""
 
     quorum: int
     election: int
@@ -155,7 +155,7 @@ class Ensemble(Service):
         )
 
     def _members(self, told: int, peers: Mapping[int, Peer]) -> dict[str, object]:
-        """Return the lines of `zoo.cfg` with the addresses of all servers, as the server `told` needs them."""
+        """Return the lines of `zoo.cfg` with the addresses of all servers, as server number `told` reaches them."""
         members: dict[str, object] = {}
         for number, peer in peers.items():
             quorum, election = peer if number == told else self._route(told, number, peer)

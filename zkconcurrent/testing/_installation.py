@@ -19,7 +19,7 @@ from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
 
-# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds. A ZooKeeper 3.9 needs
+# These pick a server's jars, with a logging library, and those that Curator adds, from hundreds. A ZooKeeper 3.9 needs
 # netty's jars if `zookeeper.sessionRequireClientSASLAuth` is set.
 _SERVER = re.compile(
     r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
@@ -36,7 +36,7 @@ class Installation:
 
     Attributes:
         kind: `home`, `debian`, `path`, `pyspark` or `memory`.
-        version: the version of ZooKeeper, such as `"3.8.0"`; of the memory server, the version that it behaves like.
+        version: the version of ZooKeeper, such as `"3.8.0"`; for the memory server, the version that it imitates.
         class_path: the jars that run a server; empty for the memory server.
         curator_class_path: the jars for a Java program that uses Curator's recipes; empty if they are not installed.
     """
@@ -54,7 +54,8 @@ def find_installation(kind: str | None = None) -> Installation:
     """Find a ZooKeeper.
 
     Args:
-        kind: the only kind to look for. By default this is the kind in ZKCONCURRENT_SERVER, else the first kind found.
+        kind: the only kind to look for. By default this is the kind in ZKCONCURRENT_SERVER or, without that variable,
+            the first kind found.
 
     Raises:
         NoServerError: there is none, or none of that kind, or ZOOKEEPER_HOME names a folder without one.
@@ -90,7 +91,7 @@ def _debian() -> Installation:
 
 
 def _path() -> Installation:
-    # Homebrew omits the .sh, and keeps the jars in a folder libexec beside it.
+    # Homebrew omits the .sh, and keeps the jars below a folder libexec, beside the script's folder.
     script = shutil.which("zkServer.sh") or shutil.which("zkServer")
     if not script:
         raise LookupError("no zkServer.sh on the PATH")

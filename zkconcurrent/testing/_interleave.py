@@ -12,7 +12,7 @@ from .._runtime.clock import monotonic
 
 # In seconds. It is long, as it only matters for a test that hangs.
 _PATIENCE = 30.0
-# After Ctrl-C.
+# In seconds, after Ctrl-C.
 _MOMENT = 1.0
 _POLL_INTERVAL = 0.001
 
@@ -41,8 +41,8 @@ def interleave(
     Args:
         choose: takes the indexes of the calls that can go on, and returns one of them.
         calls: the calls.
-        locks: all locks, of all clients, for which the calls wait, however long that takes: each a `Lock`, an `RLock`,
-            or one of a `ReadWriteLock`, and each fair. No other program uses them.
+        locks: all locks, of all clients, for which the calls may wait, even briefly. Each must be a fair `Lock` or
+            `RLock`, or belong to a fair `ReadWriteLock`, and no other program may use it.
 
     Returns:
         What the calls have returned.
@@ -50,10 +50,10 @@ def interleave(
     Raises:
         TypeError: one of the locks is of another class, or a call is a coroutine function.
         ValueError: `choose` has returned something that is not one of the indexes.
-        RuntimeError: all calls that have not ended wait for each other: a deadlock. The waits are ended by
-            `cancel_waits()`.
+        RuntimeError: all calls that have not ended wait for each other, in a deadlock. `cancel_waits()` has ended
+            their waits.
         TimeoutError: a call neither pauses nor ends in 30 seconds, and does not wait for one of the locks.
-        BaseException: the error of a call; if several fail, that of the first in the list.
+        BaseException: the error of a call; if several calls fail, the error of the first one in `calls`.
     """
     for func in (choose, *calls):
         check_callable("each call, and `choose`,", func)
@@ -74,7 +74,7 @@ def interleave(
         if waiting := [n for n, turn in enumerate(turns) if not turn.ended]:
             raise RuntimeError(f"a deadlock: the calls {waiting} wait for each other")
     except BaseException as error:
-        # The threads run to their ends, in any order.
+        # Let the threads run to their ends, in any order.
         _join(turns, locks, _PATIENCE if isinstance(error, Exception) else _MOMENT)
         raise
     for turn in turns:
@@ -84,13 +84,13 @@ def interleave(
 
 
 class _Turn:
-    """One of the threads.
+    """One of the threads, which runs one call.
 
     Attributes:
-        paused: it waits to go on.
-        ended: its call has ended.
-        result: of the call.
-        error: of the call.
+        paused: whether the thread waits to go on.
+        ended: whether the call has ended.
+        result: the call's result, once it has returned.
+        error: the call's error, if it has raised one.
     """
 
     def __init__(self, call: Callable[[], object]) -> None:
@@ -143,7 +143,7 @@ def _settle(turns: Sequence[_Turn], locks: Sequence[Any]) -> None:
 
 
 def _join(turns: Sequence[_Turn], locks: Sequence[Any], patience: float) -> None:
-    """Wait until all threads have ended; end their waits, if they have run into a deadlock."""
+    """Wait until all threads have ended; cancel their waits, so that a deadlock ends, too."""
     until = monotonic() + patience
     while not all(turn.ended for turn in turns) and monotonic() < until:
         for turn in turns:

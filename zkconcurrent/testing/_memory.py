@@ -57,7 +57,7 @@ class MemoryServer(Server):
         """Kill the server, and start it again on the same port with the same data.
 
         Args:
-            sessions: whether the sessions live on. If not, all sessions end, and their ephemeral nodes go.
+            sessions: whether the sessions live on. If not, all sessions end, and their ephemeral nodes are removed.
         """
         self.kill()
         self._forgets = not sessions

@@ -29,7 +29,7 @@ class ReservedPorts:
     A process that does not use this class may still take one.
 
     Args:
-        count: how many.
+        count: how many ports to reserve.
 
     Attributes:
         numbers: the ports; none after `close`.
@@ -84,7 +84,7 @@ def try_ports(start: Callable[[], None]) -> None:
 def in_use(port: int) -> bool:
     """Return whether another process keeps a server from listening on a loopback port."""
     with socket.socket() as probe:
-        # As a server does, so that the closed connections of the last server, which linger for a minute, do not count.
+        # A server sets this, too. So the last server's closed connections, which linger for a minute, do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,6 +1,6 @@
 """A folder, and a process in it, that never outlive this Python process, even if this process is killed.
 
-A few lines of shell, the watch, read from a pipe whose other end only this process holds. When that end closes, on
+The watch, a few lines of shell, reads from a pipe whose other end only this process holds. When that end closes, on
 purpose or because this process is gone, the watch kills the guarded process and removes the folder.
 
 The guarded process itself writes its pid into the pipe, before it executes its command. So it never runs without the
@@ -59,7 +59,7 @@ class ProcessGuard:
         _guards.add(self)
 
     def start(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start the process in the folder; end it by `kill` only.
+        """Start the process in the folder; end it only with `kill`.
 
         Args:
             command: the program and its arguments.
@@ -71,7 +71,7 @@ class ProcessGuard:
             stdout=self._write,
             stderr=log,
             cwd=self.folder,
-            # Java takes paths for ASCII in the locale C, which containers and cron have.
+            # In the locale C, which containers and cron have, Java takes paths for ASCII.
             env={**os.environ, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
@@ -79,7 +79,7 @@ class ProcessGuard:
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """Kill and reap the process."""
         process.kill()
-        # Tell the watch before the process is reaped, as its pid may then be reused.
+        # Tell the watch before the process is reaped: afterwards, its pid may be reused.
         os.write(self._write, _NOBODY)
         process.wait()
 

@@ -24,17 +24,16 @@ from ._service import Service
 # Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# As few threads as possible: half of a request's cost is to pass it from thread to thread. So a server reads its
-# connections one after the other, and commits the requests of an ensemble one after the other; the replies stay the
-# same.
+# As few threads as possible: half of a request's cost is passing it between threads. So a server reads its
+# connections, and commits the requests of an ensemble, one after another; the replies stay the same.
 _FEW_THREADS = {
     "zookeeper.nio.numSelectorThreads": 1,
     "zookeeper.nio.numWorkerThreads": 0,
     "zookeeper.commitProcessor.numWorkerThreads": 0,
 }
 
-# The settings for any logging library: warnings and worse, on standard error. They are passed as properties, as
-# Java starts more slowly with a folder on the class path.
+# With these, any logging library writes warnings and worse to standard error. They are passed as properties, as Java
+# starts more slowly with a folder on the class path.
 _CONF = Path(__file__).parent / "conf"
 _LOGGING = {
     "log4j.configuration": (_CONF / "log4j.properties").as_uri(),
@@ -50,7 +49,7 @@ _TAKEN = "Address already in use"
 _CONTAINERS = "znode.container.checkIntervalMs"
 
 _PACKAGE = Path(__file__).parents[1]
-# The package itself would load the library and kazoo. So an empty package with the same modules takes its place.
+# Importing the package itself would load the library and kazoo. So an empty package with the same modules replaces it.
 _MEMORY = """
 import sys, types
 sys.modules["zkconcurrent"] = package = types.ModuleType("zkconcurrent")
@@ -147,7 +146,7 @@ class Server(Service):
 
     @property
     def port(self) -> int:
-        """The port for clients; the same from the first start on.
+        """The port for clients; it stays the same from the first start on.
 
         Raises:
             RuntimeError: the server was never started, and no port was given.
@@ -347,7 +346,7 @@ class Server(Service):
         """Return the command that runs the server."""
         assert self._installation is not None
         if self._installation.kind == MEMORY.kind:
-            # Without the user's packages: to find them would take longer than the server needs to start.
+            # Without the user's packages: finding them would take longer than starting the server.
             return [
                 sys.executable,
                 "-ISc",

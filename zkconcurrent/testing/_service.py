@@ -1,4 +1,4 @@
-"""The common base of a server and an ensemble: tests connect to it, and expire sessions."""
+"""The common base of a server and an ensemble: with it, tests connect and expire sessions."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ class Service(ABC):
         the client learns of that when it reconnects.
 
         Raises:
-            ValueError: the client is not connected, so its session is unknown; or it is one of another service.
+            ValueError: the client is not connected, so its session is unknown; or the client belongs to another
+                service.
         """
         session = client.client_id
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
         entered, known, until = session, False, monotonic() + PATIENCE
-        # `entered` is None if the client reconnected before the close, which cut off the second connection.
+        # If the client reconnected before the close, that cut off the second connection, and `entered` is None.
         while entered is None or entered[0] == session[0]:
             try:
                 with self.client(client_id=session) as second:

@@ -1,4 +1,4 @@
-"""What all processes hold and wait for at a path and below it, for the tools of operators: `zkconcurrent ls` in Python.
+"""What all processes hold and wait for at a path and below it, for operators' tools: `zkconcurrent ls` in Python.
 
 `zkconcurrent.inspect()` shows this process alone, and sends nothing. These functions read ZooKeeper, so they also show
 processes that no longer answer, and processes that use Curator. They write nothing.

@@ -1,10 +1,11 @@
 """`find_deadlocks`: rings of waits, found from outside, by the search that the members' own processes make.
 
 It lists all queues below the path, reads the data of their nodes, and makes a search from each waiter whose node names
-holds. What else a search asks for is read during the search. If a search meets a waiter outside of the path, there is a
-search from that one, too, as only the youngest member's search finds a ring. In the end, the queues of all suspected
-rings are listed once more, behind a `sync`: what both listings contain was there at one instant between the two, so no
-ring is imagined. The waits that a search can't judge are reported beside the rings, for a person to judge.
+its owner's holds. Anything else that a search asks for is read during the search. If a search meets a waiter outside of
+the path, another search begins at that waiter, as only the youngest member's search finds a ring. In the end, the
+queues of all suspected rings are listed once more, after a `sync`: what both listings contain was there at one instant
+between the two, so every ring that is reported existed. The waits that a search can't judge are reported beside the
+rings, for a person to judge.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DeadlockMember:
         session: its session, as the `session` of a `Contender`.
         held_path: the path of its hold for which the previous member waits; None if the previous member only waits
             behind it in a queue.
-        held_node: the name of its node there.
+        held_node: the name of the hold's node at that path; None if there is none.
         token: the fencing token of that hold; 0 if there is none.
     """
 
@@ -101,9 +102,9 @@ class DeadlockReport:
     """What a search for deadlocks has found.
 
     Attributes:
-        tree: who held and who waited as the search began.
-        deadlocks: the deadlocks.
-        unjudged: the waits that it can't judge.
+        tree: the holders and the waiters when the search began.
+        deadlocks: the deadlocks that were confirmed.
+        unjudged: the waits that the search can't judge.
     """
 
     tree: TreeReport
@@ -120,7 +121,7 @@ def find_deadlocks(client: KazooClient, path: str = "/", *, timeout: float = 30.
     call.
 
     Cost:
-        As `inspect`. If a deadlock is suspected, its queues are listed once more, a quarter of a second later.
+        That of `inspect`. If a deadlock is suspected, its queues are listed once more, a quarter of a second later.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient` that is started.
@@ -183,7 +184,7 @@ class _KnownTree:
         self.met: list[Place] = []
 
     def answer(self, ask: Ask) -> Answer:
-        """Return what a search asks for; read what was not read before."""
+        """Return what a search asks for; read what is still missing."""
         paths = [path for path in ask.paths if path not in self.listings]
         self.listings |= self.list_now(paths)
         nodes = [place for place in ask.nodes if place not in self._nodes]
@@ -198,7 +199,7 @@ class _KnownTree:
         return [self.listings[path] for path in ask.paths], [self._nodes[place] for place in ask.nodes]
 
     def list_now(self, paths: Sequence[str]) -> dict[str, Listing]:
-        """List queues, whether they were listed before or not."""
+        """List queues, even those that were listed already."""
         listings: dict[str, Listing] = {}
         results = self.reads.ask(partial(full_paths.send_children, self.reads.link), paths)
         for path, result in zip(paths, results, strict=True):
@@ -234,7 +235,7 @@ def _age(node: Node, now: float) -> float:
 
 
 def _advance(steps: _Steps, answer: Answer | None, known: _KnownTree) -> Ask | Cycle | None:
-    """Continue a search until it ends, or asks for new listings; an answer of None begins it."""
+    """Continue a search until it ends, or asks for new listings; an answer of None begins the search."""
     try:
         ask = steps.send(answer)
         while not ask.again:
@@ -274,7 +275,7 @@ def _members(known: _KnownTree, cycle: Sequence[DeadlockEdge]) -> Iterator[Deadl
 
 
 def _is_contender(name: str) -> bool:
-    """Return whether a node may wait for its siblings: it belongs to a lock, to kazoo's recipes, or an unknown kind."""
+    """Return whether a node may wait for its siblings: it is a lock's, one of kazoo's recipes', or of unknown kind."""
     role = role_of(name)
     waits = name.startswith("_c_") if role is None else role in RULES and role != PERMIT.role
     return waits or is_of_kazoo(name)

@@ -1,7 +1,7 @@
 """`inspect`: the contenders at a path and below it.
 
-By the rules of the locks themselves, a listing alone shows which children of a node are contenders, of which kind, and
-which of them hold. Data and times are read for the nodes of contenders alone.
+A listing alone shows, by the locks' own rules, which children of a node are contenders, of which kind they are, and
+which of them are holders. Data and times are read for the nodes of contenders alone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ._reads import Reads
 RULES = {rule.role: rule for rule in (MUTEX, LATCH, READ, WRITE, PERMIT)}
 _KINDS = {MUTEX: "Lock", LATCH: "Election", READ: "ReadWriteLock", WRITE: "ReadWriteLock", PERMIT: "Semaphore"}
 _LEASES, _LOCKS = "leases", "locks"
-# Where the clients of a `Queue` wait, for an item or for room. No client holds there.
+# Where the clients of a `Queue` wait, for an item or for room. No client holds anything there.
 _LINES = {"consumers": "consumer", "producers": "producer"}
 # A client that has taken an item of a `Queue`, and not acknowledged it yet, has a node with the item's name here.
 _CLAIMS = "claims"
-# The children of each `Queue` in which a client waits.
+# The children that a `Queue` has if a client waits in it.
 _OF_QUEUES = {_CLAIMS, "items", "members", "receipts"}
-# Nodes that are parts of the node above them, whose listing shows its kind.
+# Nodes that are parts of the node above them; the listing of the node above shows its kind.
 _PARTS = {_LEASES, _LOCKS, _CLAIMS, *_LINES}
 _RESERVED = "/zookeeper"
 
@@ -48,9 +48,9 @@ class PathReport:
 
     Attributes:
         path: its path, without the client's chroot.
-        kind: its class, as far as the nodes show it: "Lock" may be an `RLock`, or the lock that a `Condition` uses.
-        holders: who holds: one for a lock, all readers or the writer, one for each permit or for each claimed item.
-        waiters: who waits, the next one first.
+        kind: its class, as far as the nodes show it; "Lock" may be an `RLock`, or the lock that a `Condition` uses.
+        holders: one for a lock, all readers or the writer, one for each permit or for each claimed item.
+        waiters: its waiters, the next in turn first.
     """
 
     path: str
@@ -70,14 +70,14 @@ class TreeReport:
     """The primitives that `inspect` has found at a path and below it.
 
     Attributes:
-        path: the path.
+        path: the path that was inspected.
         exists: whether the path is there. ZooKeeper deletes a lock's node a minute or so after its last use.
-        primitives: the primitives that a client holds or waits for, sorted by path. A path has two if it has contenders
-            of two kinds, which do not exclude each other.
+        primitives: the primitives that a client holds or waits for, sorted by path. A path has two if it has
+            contenders of two kinds, which do not exclude each other.
         unusable: the paths at which an acquire would raise an error, or will soon, each with the reason.
         unreadable: the paths that this client may not read.
-        of_kazoo: the paths that kazoo's own recipes use, each with the number of its nodes, which do not show who
-            holds.
+        of_kazoo: the paths that kazoo's own recipes use, each with the number of kazoo's nodes there, which do not
+            show which client holds.
         is_whole: whether all was read; False if there are nodes below the levels that were asked for.
     """
 
@@ -104,23 +104,23 @@ def inspect(
     before: TreeReport | None = None,
     timeout: float = 30.0,
 ) -> TreeReport:
-    """Return who holds and who waits at a path and below it: all processes, threads and tasks, and those of Curator.
+    """Return who holds and who waits at a path and below it: all processes, threads and tasks, Curator's included.
 
     It shows locks of all kinds, semaphores, elections, and the consumers, producers and claims of queues. It does not
     show events, values, items, maps, latches, barriers and groups, for which clients do not queue.
 
     Cost:
-        A listing for each node but contenders and items, and a read for each contender, hundreds at a time.
+        A listing for each node except contenders and items, and a read for each contender, hundreds at a time.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient` that is started.
         path: the path at which the listings begin.
         depth: how many levels below the path to read; None reads all, 0 only the primitive at the path.
-        before: an earlier report of the same path: a holder that was there keeps its `first_seen_holding`.
+        before: an earlier report of the same path; a holder that it shows keeps its `first_seen_holding`.
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
 
     Returns:
-        The report. Its listings are read one after the other, so two paths may be shown as of two moments.
+        The report. Its listings are read one after the other, so two paths may be shown as of different moments.
 
     Raises:
         TypeError: the client is not a kazoo client, or the timeout is not a number.
@@ -141,7 +141,7 @@ class _Listing(NamedTuple):
         folder: the path of the node that was listed; empty for the root, so that a child is always folder/name.
         kind: the primitive's class, as far as the names show.
         rule: the rule of the queue.
-        names: the contenders.
+        names: the names of the contenders' nodes.
     """
 
     path: str
@@ -151,11 +151,11 @@ class _Listing(NamedTuple):
     names: list[str]
 
     def holders(self) -> list[str]:
-        """Return those that hold, in the order of their turns."""
+        """Return the names of the holders, in the order of their turns."""
         # Claims, like permits, have no order and block no client.
         if self.rule is PERMIT:
             return line_up(self.names, PERMIT)
-        # In the queue of a semaphore, even the first client waits: for permits. In a `Queue`, for an item or for room.
+        # In the queue of a semaphore, even the first client waits for permits; in a `Queue`, for an item or for room.
         return [] if self.kind in ("Semaphore", "Queue") else holders(self.names, self.rule)
 
     def mode(self) -> str | None:
@@ -180,12 +180,12 @@ class Scan:
 
     Args:
         client: the client.
-        path: the path.
+        path: the path at which the listings begin.
         timeout: how long ZooKeeper may leave a request without a reply, in seconds.
 
     Attributes:
         reads: the reads of the client.
-        listings: the children of each node, by its path; contenders have none.
+        listings: the names of each node's children, by the node's path; contenders are not listed.
         nodes: the contenders' nodes, by their paths.
     """
 
@@ -194,7 +194,7 @@ class Scan:
         self.reads = Reads(client, path, timeout)
         self._semaphores: set[str] = set()
         self._queues: set[str] = set()
-        # The nodes with claims and items: a `Queue` that no client uses has no other children, and Curator's never has.
+        # The nodes with claims and items: a `Queue` that no client uses has no others, and Curator's never has.
         self._with_items: set[str] = set()
         self._errors: dict[str, Exception] = {}
         self._is_whole = True
@@ -221,7 +221,7 @@ class Scan:
         )
 
     def read(self, depth: int | None, before: Sequence[Contender] = ()) -> list[PathReport]:
-        """Return the primitives at the path and below it; `before` is the contenders of the earlier report."""
+        """Return the primitives at the path and below it; `before` has the contenders of an earlier report."""
         link = self.reads.link
         found = self._list_down_to(depth)
         paths = [f"{listing.folder}/{name}" for listing in found for name in listing.names]
@@ -292,8 +292,8 @@ class Scan:
     def _sort(self, node: str, names: Sequence[str]) -> tuple[list[_Listing], list[str]]:
         """Return a node's contenders, by kind, and the other children. Call it for the node above first.
 
-        This library refuses two kinds on one path, but others do not. The two kinds do not wait for each other: they
-        are two queues.
+        This library refuses two kinds on one path, but other libraries do not. The two kinds do not wait for each
+        other: they are two queues.
         """
         above, last = _above(node), node.rpartition("/")[2]
         kinds: dict[str, list[str]] = {}
@@ -329,7 +329,7 @@ def _above(path: str) -> str:
 
 
 def _why_unusable(path: str, names: Sequence[str]) -> str | None:
-    """Return why a lock would refuse a queue, with what to do; None if it would not, or if it is not a queue."""
+    """Return why a lock would refuse a queue, and what to do; None if it would not, or if this is not a queue."""
     ours = [name for name in names if name.startswith("_c_") and role_of(name) in RULES]
     if not ours:
         return None

@@ -35,7 +35,7 @@ class Reads:
         ClientError: the caller is on a thread of kazoo's, or is a listener.
 
     Attributes:
-        link: the client's link.
+        link: a link of its own to the client.
     """
 
     def __init__(self, client: KazooClient, path: str, timeout: float) -> None:
@@ -55,11 +55,11 @@ class Reads:
     def ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
         """Send a request for each path, hundreds at a time; return the results, in order.
 
-        If a node is gone, may not be read, or has a name that no node can have, kazoo's error is in the place of its
-        result.
+        If a node is gone, may not be read, or has a name that no node can have, kazoo's error stands in place of
+        its result.
 
         Args:
-            request: as `Link.children` or `Link.get`.
+            request: sends one request, as `Link.children` and `Link.get` do.
             paths: the paths.
 
         Raises:
@@ -88,7 +88,7 @@ class Reads:
             raise ClientError(self._path, self.link.why_stopped())
         done = self.link.handler.event_object()
         replies = [Reply(no_wakeup) for _ in paths]
-        # Replies come in the order of their requests.
+        # Replies come in the order of their requests, so the last one ends the wait.
         replies[-1].wake = done.set
         for path, reply in zip(paths, replies, strict=True):
             request(path, reply)

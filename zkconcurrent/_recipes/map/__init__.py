@@ -1,1 +1,1 @@
-"""The recipes of a Dict: it writes entries, and mirrors those of others."""
+"""The recipes of a Dict: they write entries, and mirror the entries of other clients."""

@@ -1,16 +1,16 @@
 """The mirror: a copy of the children of one node, which a recursive watch keeps current.
 
 The client sets the watch first and then reads the children, so no change falls between the two. Every state that this
-client reads or writes has the zxid of the change that led to the state. The copy takes a state only if it has no newer
-one of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node is
-missing. So an older result, which a slow thread brings late, does not bring the node back.
+client reads or writes comes with the zxid of the change that led to the state. The copy takes a state only if it has no
+newer state of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node
+is missing. So an older result, which a slow thread brings late, does not bring the node back.
 
 The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies current: it runs the
-steps of each copy that was woken. For each it sets a recursive watch, reads the entries behind a `sync`, and then reads
-each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a watch, as it looks for
-watchers of exactly that path. So `_kazoo/transport.py` passes the path of each event on, and the ticket registry keeps
-those below a watched path. One-shot watches would work on older servers. But each new key would cost every client
-a listing, and each entry a watch.
+steps of each copy that was woken. For each copy it sets a recursive watch, reads the entries behind a `sync`, and then
+reads each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a watch, as it looks
+for watchers of exactly the event's path. So `_kazoo/transport.py` passes the path of each event on, and the ticket
+registry keeps the paths below a watched path. One-shot watches would work on older servers. But each new key would cost
+every client a listing, and each entry a watch.
 
 A tombstone stays until every call that began earlier has ended.
 
@@ -68,7 +68,7 @@ class MapLayout(NamedTuple):
 
     @property
     def header(self) -> bytes:
-        """The data of the node at the path, whose version counts the entries made and deleted."""
+        """The data of the node at the path; that node's version counts the entries made and deleted."""
         return f"{self.kind} {'ephemeral' if self.ephemeral else 'persistent'}".lower().encode()
 
     def entry(self, key: str) -> str:
@@ -153,7 +153,7 @@ class Mirror(ReceiptPool):
 
     @property
     def tree(self) -> Tree:
-        """The map's nodes, entries included; a client that has written in its present session uses it."""
+        """The map's nodes, entries included; a client that has written in its present session uses the map."""
         at = self.at
 
         def idle() -> set[str]:
@@ -181,7 +181,7 @@ class Mirror(ReceiptPool):
     def enter(self, ticket: Ticket, receipt: Receipt, label: bytes) -> Recipe[None]:  # noqa: ARG002
         """Make the node of a writer. From then on, no client destroys the map.
 
-        Another client may have destroyed it before, and made something else.
+        Another client may already have destroyed the map, and made something else.
         """
         (above,) = yield from create(ticket, "writer-", label, (op.Get(self.at.path),))
         if above is None or above.data != self.at.header:
@@ -250,7 +250,7 @@ class Mirror(ReceiptPool):
             self.stamp += 1
 
     def close(self) -> None:
-        """Stop keeping it current. A finalizer may call this, so it never waits."""
+        """Stop keeping the copy current. A finalizer may call this, so it never waits."""
         self.closed = True
         # The follower may have read `closed` just before, and be about to sleep. A change keeps it awake.
         self.changes.append(self.at.entries)

@@ -51,7 +51,7 @@ class MapWrite(PendingWrite):
         self.doubt = False
 
     def finish_write(self) -> Ticket | None:
-        """End the write; return its writer's ticket if the writer is no longer of use. A second call changes nothing.
+        """End the write; return its writer's ticket if the writer is of no more use. A second call changes nothing.
 
         An interrupt in between leaves the writer unused until its session ends. Two writes with one writer would be
         worse.
@@ -223,7 +223,7 @@ def write(
         Failure: nothing was applied, as the operation with the number in `part` failed.
         BadVersion: nothing was applied: a version has changed, or our writer is gone, so read the versions anew.
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
-        OutcomeLost: it is unknown whether it was applied; `Ended` if its session is over, too.
+        OutcomeLost: it is unknown whether the operations were applied; `Ended` if their session is over, too.
     """
     while True:
         receipt, again = map_write.receipt, map_write.doubt

@@ -1,4 +1,4 @@
-"""The recipes of a Queue: it puts, takes, claims and manages items.
+"""The recipes of a Queue: they put, take, claim and manage items.
 
 Every `multi` begins with a check of a *member*, an ephemeral node of the session in which the change was decided. The
 member also has the number of items that were taken and are not done. This number must disappear with the process, and

@@ -66,7 +66,7 @@ def settle(item_call: ItemCall) -> Recipe[bool]:
     """Settle a change that a call has left under way, so that no item is lost and none stays claimed.
 
     It completes an acknowledgement, gives back an item that was claimed, and puts back an item that was taken, in its
-    place. Once it has ended, a `put` was applied, or never will be.
+    place. Once this recipe has ended, a `put` was applied, or never will be.
 
     Raises:
         OutcomeLost: the receipt is gone, so it is unknown whether the change was applied.
@@ -105,7 +105,7 @@ def restore(item_call: ItemCall) -> Recipe[None]:
     if (yield from settle_write(item_call)):
         return
     if len(taken.payloads) > 1:
-        # If this fails, a consumer has also taken what was behind the item in its node. Then the item gets a node of
+        # If this fails, a consumer has also taken the items behind this one in its node. Then the item gets a node of
         # its own.
         with suppress(op.NoNode, op.BadVersion):
             whole = op.SetNode(item, frame(taken.payloads, taken.base + 2), taken.version + 1)

@@ -34,8 +34,8 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
     """Wait until no item is left, and no taken item is unfinished.
 
     The recipe reads the items before the members' nodes. If a consumer takes an item in between, the members' nodes
-    count it by then. If a consumer puts an item in between, before it is done with another, the items' parent shows
-    that: the recipe reads the parent before and after.
+    count it when they are read. If a consumer puts an item in between, before it is done with another, the items'
+    parent shows that: the recipe reads the parent before and after.
     """
     yield from view.lay_out()
     at = view.at
@@ -71,7 +71,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
 
 
 def _items_made(above: op.Node | None) -> tuple[int, int] | None:
-    """Return a value that changes with each put, also of an old item: the parent's czxid and its count of creations."""
+    """Return a value that changes with each put, even of an old item: the parent's czxid and its count of creations."""
     return None if above is None else (above.czxid, above.created)
 
 

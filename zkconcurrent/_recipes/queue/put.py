@@ -56,7 +56,7 @@ def add(item_call: ItemCall, item: op.Create, *leaving: op.Delete, count: int = 
 
     Raises:
         QueueClosed: the queue is shut down.
-        NodeGone: a node that it was to delete is gone.
+        NodeGone: a node of `leaving` is gone.
         SequenceExhaustedError: the server gives its last number again and again.
     """
     view, at = item_call.view, item_call.view.at
@@ -84,7 +84,7 @@ def add(item_call: ItemCall, item: op.Create, *leaving: op.Delete, count: int = 
 
 
 def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
-    """Put an item in a queue with a maximal size: the first producer in line puts, and leaves the line in one step.
+    """Put an item in a queue with a maximal size: the first producer in line puts it and leaves the line in one step.
 
     Once a listing shows that we are first, only we may create items. So a later listing of the items can only show too
     many, however stale the server is.

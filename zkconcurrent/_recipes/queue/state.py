@@ -21,8 +21,8 @@ KEPT = 64
 """How many names of a listing a client keeps: the first 64, or one 64th of the listing if that is more.
 
 The client lists again once it has used up the kept names. Only then does it see an item that another client has given
-back, so it keeps few. A long backlog takes long to list, and each thread lists for itself, so the client keeps more
-names of a long listing.
+back, so it keeps few names. A long backlog takes long to list, and each thread lists for itself, so the client keeps
+more names of a long listing.
 """
 # Items that were read ahead may be used for this many seconds: if an operator removes `items`, the server gives their
 # names again.
@@ -34,10 +34,10 @@ class QueueClosed(Exception):
 
 
 class ClaimLost(Exception):
-    """The claim ended with its session, or an operator deleted it: the item is another consumer's.
+    """The claim ended with its session, or an operator deleted it: the item may be another consumer's.
 
     Attributes:
-        cause: which of the two it was.
+        cause: why the claim ended.
     """
 
     def __init__(self, cause: LossCause) -> None:
@@ -106,7 +106,7 @@ class QueueView(ReceiptPool):
         flight: how many items make about 1 MB, judged by the last read.
         rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
-        last: the number of the newest item that was put here.
+        last: the number of the newest item that this client has put.
         made_anew: how often the queue was found to have been destroyed.
         done_before: how many items were taken in a session that is over, and done after its end.
     """
@@ -281,7 +281,7 @@ class ItemCall(PendingWrite):
 
     @property
     def decides_anew(self) -> bool:  # type: ignore[override]
-        """Whether it decides by what was read of the queue, which another client may have made anew since."""
+        """Whether the call decides by what was read of the queue, which another client may have made anew since."""
         return self.purpose in ("put", "get", "claim", "bury")
 
     @property
@@ -342,7 +342,7 @@ class QueueSnapshot(NamedTuple):
 
 
 def read_snapshot(view: QueueView, ticket: Ticket | None = None) -> Recipe[QueueSnapshot]:
-    """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
+    """Read a whole queue, behind a `sync`; with a ticket, set watches instead."""
     at, found = view.at, reads(view.at, ticket)
     if ticket is None:
         _, *seen = yield op.Sync(at.path), *found

@@ -7,13 +7,13 @@ Consumers keep the first 64 names of a listing, or 1/64 of a long one, and read 
 consumer is in the way. They pass over the items that others have taken or claimed, and list again when none of eight is
 left. Only a consumer that sees no free item queues; the first in the queue watches the items, and the claims only if
 there are items. It leaves the queue in the `multi` that takes an item. So an item costs two events: one to the first
-consumer, and one to the next, which is then first. When it wakes, the first reads without watches, and sets them again
-only if nothing is free: watches on an item that it takes itself would only cost events.
+consumer, and one to the next, which is then first. When it wakes, the first consumer reads without watches, and sets
+them again only if nothing is free: watches on an item that it takes itself would only cost events.
 
 In a `DelayQueue` an item's name says when it is due. The first of the waiting consumers sleeps until its watch fires,
 or until the earliest free item is due by its own wall clock. The wait itself goes by the monotonic clock, so once a
-second the driver asks how much time is left. `Session.wall_clock` is the only wall clock that this reads; tests and the
-simulation set it. All other consumers wait behind the first. One due time wakes one of them.
+second the driver asks how much time is left. `Session.wall_clock` is the only wall clock that this module reads; tests
+and the simulation set it. All other consumers wait behind the first. So an item that becomes due wakes one consumer.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recip
     the codec raises any other error than ValueError, nothing is taken.
 
     Raises:
-        ForeignNodeError: the codec can't decode the item: that counts as an attempt or, without `max_attempts`, has
-            buried the item. Or the node is not an item's.
-        NodeGone: our node in that queue is gone.
+        ForeignNodeError: the codec can't decode the item, which was counted as an attempt or, without `max_attempts`,
+            buried; or the node is not an item's.
+        NodeGone: our node in the queue of consumers is gone.
     """
     view, at, wanted = item_call.view, item_call.view.at, item_call.purpose
     item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
@@ -251,7 +251,7 @@ def fetch(view: QueueView, name: str) -> Recipe[op.Node | None]:
     those consumers have taken. Listing all items again each time would cost more the longer the queue is. The call also
     reads few items ahead if they are large, or if its consumer takes so long for each that they grow old.
     """
-    # Another thread may replace `view.read` at any time, so the call works on the present one.
+    # Another thread may replace `view.read` at any time, so the call works on the present dict.
     read = view.read
     if name not in read or not view.fresh:
         if read and not view.fresh:
@@ -295,7 +295,7 @@ def bury(at: QueueLayout, taken: ClaimedItem) -> Recipe[op.Part]:
 
 
 def identified(item_call: ItemCall, taken: ClaimedItem, results: Sequence[Any] | None = None) -> Recipe[ClaimedItem]:
-    """Add the session and token of its claim to a claimed item; if it gets no session, the claim is over."""
+    """Return a claimed item with its claim's session and token; if it has no session, the claim is over."""
     if results is not None:
         stat = results[0][1]
         taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)

@@ -1,6 +1,7 @@
-"""The callbacks of a lock: `on_lost` and `on_suspect`, each call on a thread of its own.
+"""The callbacks of a lock, such as `on_lost` and `on_suspect`: each call runs on a thread of its own.
 
-A callback may do anything, and take long. The keeper sends the heartbeat, so it only has the callback's thread started.
+A callback may do anything, and may run long. The keeper must keep sending the heartbeat, so it only has a thread
+started for the callback.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from .primitive import OnLost, OnSuspect
 
 
 class Callbacks:
-    """A lock, or several as one, that calls its user's functions when a hold is lost or becomes suspect.
+    """A lock, or several locks held as one, that calls the user's functions when a hold is lost or becomes suspect.
 
     Attributes:
         _on_lost: the user's function to call at each loss.
-        _on_suspect: the one to call when a hold becomes suspect.
+        _on_suspect: the user's function to call when a hold becomes suspect.
         _was_suspect: `suspect` was True at the keeper's last check.
     """
 
@@ -36,7 +37,7 @@ class Callbacks:
 
     @abstractmethod
     def _outlook(self) -> tuple[bool, float]:
-        """Return whether this process's newest hold is suspect, and for how many seconds it surely lasts.
+        """Return whether this process's newest hold is suspect, and how many seconds it is sure to last.
 
         Any thread may call this, even one that owns nothing.
         """
@@ -49,7 +50,7 @@ class Callbacks:
 
     def _start_on_suspect(self) -> None:
         if (on_suspect := self._on_suspect) is not None:
-            # The thread may start late, so it computes the seconds only when it calls.
+            # The thread may start late, so it computes the seconds only when it calls `on_suspect`.
             self._start("on_suspect", lambda: on_suspect(self, self._outlook()[1]))
 
     def _start_on_lost(self) -> None:

@@ -1,6 +1,6 @@
 """`cancel_waits()`: one thread ends the waits of others.
 
-A wait that is cancelled ends as an interrupted one does: the loop that waits raises the error in its steps, at their
+A cancelled wait ends as an interrupted wait does: the loop that runs its steps raises the error in them, at their
 sleep. So the steps clean up after themselves, and no node is left.
 """
 

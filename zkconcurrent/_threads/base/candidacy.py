@@ -1,17 +1,17 @@
-"""The seat of an election, which the leader holds, and the candidacy of a client that stands for it.
+"""The seat of an election, which the leader holds, and the candidacy of a client that stands for the seat.
 
 A seat is a lock whose nodes contain the candidates' ids. In a block `with election.lead()` the calling thread
-holds the seat. For a candidacy a thread of the library holds it, and queues again after each loss.
+holds the seat. For a candidacy, a thread of the library holds the seat, and queues again after each loss.
 
-A seat has no recipes of its own for its queue: `LeaderLock` is a `LockBase` that passes other data to the recipes of a
-lock, and its rule decides which nodes it refuses.
+A seat's queue has no recipes of its own: `LeaderLock` is a `LockBase` that passes other data to the recipes of a lock,
+and its rule decides which nodes it refuses.
 
 `stand()` begins a `Candidacy`, which has a thread of the library. The thread acquires the seat, sleeps until the hold
-is lost or the candidacy withdrawn, ends the hold, and begins again. The candidacy belongs to the path's state, not to
+is lost or the candidacy is withdrawn, ends the hold, and starts over. The candidacy belongs to the path's state, not to
 an object: the node stands for the process, so it must not disappear when a variable goes out of scope. A candidacy is
 withdrawn by a flag and a wake-up: the `why_end` of the acquire's call reads the flag, so the trampoline raises an error
 in the steps, and they clean up as after an interrupt. When a term ends this way, its `lost` is set before the delete is
-sent: other threads may work for the term, and the next candidate may lead as soon as the delete is applied.
+sent: other threads may work for the term, and must learn of its end before the next candidate can lead.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class Candidate(NamedTuple):
     """One node in the queue of an election.
 
     Attributes:
-        id: its data as text: the candidate's id, until it publishes other data.
-        data: its data.
+        id: the node's data as text: the candidate's id, until the candidate publishes other data.
+        data: the node's data.
         session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
             hexadecimal, without a sign.
         queued: when the candidate queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its term.
-        host: the candidate's host; None where `pid` is None.
-        pid: its process id; None for an id of the program's own, and for a leader that has published other data.
+        host: the candidate's host; None if `pid` is None.
+        pid: its process id; None if the program chose the id, or the leader has published other data.
     """
 
     id: str
@@ -99,7 +99,7 @@ class ElectionState(PathState):
 
     @property
     def stands(self) -> bool:
-        """Whether the client stands."""
+        """Whether the client stands for election."""
         return self.candidacy is not None and self.candidacy.goes_on
 
     def stand(self, core: LeaderCore) -> None:
@@ -121,7 +121,7 @@ class ElectionState(PathState):
     def start(self) -> None:
         """Start the candidacy's thread, unless it has begun.
 
-        A signal handler calls this, too: it may have interrupted the thread that was about to start it.
+        A signal handler calls this, too: it may have interrupted the thread that was about to make this start.
         """
         if (candidacy := self.candidacy) is not None and candidacy.thread is None:
             # If several threads are started, the first to run takes the core, and the others end.
@@ -136,16 +136,16 @@ class ElectionState(PathState):
 class Candidacy:
     """A candidacy, from `stand()` to `withdraw()`: a thread of the library queues, leads, and queues again.
 
-    It is a listener of its hold's loss, which wakes it; see `Loss`.
+    The candidacy listens for the loss of its hold, which wakes it; see `Loss`.
 
     Attributes:
         hold: its hold, while it leads.
-        withdrawn: the candidacy is to end.
+        withdrawn: the candidacy must end.
         thread: the number of its thread; None until the thread has begun.
         over: its thread has ended.
-        error: the error that has ended its thread, unless it was withdrawn.
-        waiters: the calls that its changes wake. Weak, as the candidacy outlives them: a task of a closed loop never
-            ends its call.
+        error: the error that has ended its thread; None if there is none.
+        waiters: the calls to wake at each change. The set is weak, as a task of a closed loop never ends its call, and
+            the candidacy outlives the call.
     """
 
     def __init__(self, core: LeaderCore) -> None:
@@ -161,7 +161,7 @@ class Candidacy:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the candidacy goes on."""
+        """Whether the candidacy is neither withdrawn nor over."""
         return not (self.withdrawn or self.over)
 
     def withdraw(self) -> None:
@@ -255,7 +255,7 @@ class LeaderCore(LockCore):
 
     path_state: ElectionState
     over = "the term at {} has ended: lead again for a new one"
-    # A candidate is content to wait for as long as another leads.
+    # A candidate is meant to wait while another leads, so its wait is not part of a deadlock.
     owned: bool | None = None
 
     def __init__(self, path_state: ElectionState, rule: Rule, identity: Callable[[], int], data: bytes) -> None:
@@ -263,7 +263,7 @@ class LeaderCore(LockCore):
         self.data = data
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
-        """Do nothing: a candidate waits as long as another leads."""
+        """Do nothing: a candidate is meant to wait while another leads, so a long wait is not logged."""
 
     def recipe(self, call: Call, wait: bool, *_: object) -> Recipe[Ticket | None]:  # noqa: ARG002
         return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
@@ -273,7 +273,7 @@ class LeaderCore(LockCore):
             yield from super().released(call, hold)
             return
         except LockLostError:
-            # The next error is raised outside of this handler, so that its context is the block's own error.
+            # The next error is raised outside of this handler, so that its `__context__` is the block's own error.
             pass
         raise self.lost_error(hold)
 
@@ -397,7 +397,7 @@ class LeaderLock(LockBase):
     # -- the candidacy -------------------------------------------------------------------------------------------
 
     def stand(self) -> None:
-        """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
+        """Check that the path is an election's, then begin a candidacy; see `Election.stand`."""
 
         def stand(_: object) -> None:
             # A thread of the library holds the seat, even if a task has called this.

@@ -1,4 +1,4 @@
-"""One wait on a condition: the lock is released, and acquired again however the wait ends."""
+"""One wait on a condition, which releases the lock, and acquires it again however the wait ends."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..._runtime.wait_loops import Steps, outlast
 from .lock_core import LockCore
 from .node_data import node_data
 
-# How long an interrupted wait goes on at most while ZooKeeper is out of reach.
+# The longest that an interrupted wait goes on while ZooKeeper is out of reach.
 MAX_OUTAGE = 1 / 3  # of the session timeout
 
 
 class ConditionWait:
-    """One wait of one thread or task. It makes two calls, as the second must follow however the first ends.
+    """One wait of one thread or task. It makes two calls, as the second call must follow however the first call ends.
 
     Attributes:
         hold: the lock's hold, which the wait releases.
         call: the call that releases the hold and waits.
-        begun: how often it has begun to acquire the lock again.
+        begun: how many times the wait has begun to acquire the lock again.
     """
 
     __slots__ = ("_errors", "_lock", "_owner", "_path_check", "_waiters", "begun", "call", "hold")
 
     def __init__(self, lock: LockCore, waiters: str, hold: Hold, owner: int, path_check: PathCheck) -> None:
-        # The lock must not be released where the stack has no room to acquire it again.
+        # The lock must not be released if the stack has no room to acquire it again.
         check_depth(FRAMES + 5)
         self._lock = lock
         self._path_check = path_check
@@ -86,8 +86,8 @@ class ConditionWait:
     def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
         """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
 
-        An interrupt at a sleep changes nothing else, so the call keeps its place in the queue. After an interrupt at
-        another line, the call queues anew. After either, the call gives up if ZooKeeper stays out of reach for
+        An interrupt at a sleep does not disturb the call, which keeps its place in the queue. After an interrupt at
+        another line, a new call queues. After either, the call gives up if ZooKeeper stays out of reach for
         `MAX_OUTAGE`, and the hold is lost.
 
         Args:
@@ -96,7 +96,7 @@ class ConditionWait:
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.
-            Exception: it has struck so often that it can't be an interrupt.
+            Exception: errors have struck too often to be interrupts; this is the last.
         """
         lock, hold = self._lock, self.hold
         session = lock.session
@@ -117,7 +117,7 @@ class ConditionWait:
             try:
                 if lock.mine() is None:
                     yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
-                # This call is separate from the acquire, so abandoning it does not give up the lock.
+                # This call is separate from the acquire, so abandoning this call does not give up the lock.
                 call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                 for ticket in self.call.tickets:
                     if not session.is_discarded(ticket):

@@ -1,4 +1,4 @@
-"""A contender: what a node in a queue shows of the thread that created it, in this library's format or another's."""
+"""A contender: what a node in a queue shows about its creator, in this library's format or another's."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Contender(NamedTuple):
             hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
         queued: when the contender queued, by the server's clock.
         node: the node's path.
-        token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
-        position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
-        owner: the owner's name, if it holds or waits for a `DetachedLock`.
+        token: the fencing token of its hold, which is the creation zxid of the node, or of the node that it replaced.
+        position: a waiter's place in the queue, in order of arrival, from 1 for the next waiter; 0 for a holder.
+        owner: the owner's name, if the contender holds or waits for a `DetachedLock`.
         by: a string that identifies the thread or task that created the node: no other thread or task of any process
             has it. With `fair=False`, that thread may have handed the node on to another thread of its process; the
-            client that holds then reports the other thread here and in `thread`.
-        timeout: for how many seconds it waits at most; None if it waits forever, or the node's data do not show it.
+            holder's own client then reports the other thread here and in `thread`.
+        timeout: the most seconds that it waits; None if it waits forever, or the node's data do not give the number.
         holds: the holds that its thread had when it queued, except those that other threads can release; at most 16,
-            each as the full path and the unique part of the node's name.
+            each as a pair: the full path, and the unique part of the node's name.
         revoked: a client has asked it to let go. The request has replaced the node's data, so all fields that are read
             from the data are None.
         label: the `label` of its lock, if it has one.
@@ -71,7 +71,7 @@ class Contender(NamedTuple):
     blocker: str | None = None
 
     def whole_name(self) -> str:
-        """Return its name for messages."""
+        """Return the contender's name for messages."""
         return NodeInfo(self.host, self.pid, self.thread, label=self.label).whole_name(self.node)
 
     @classmethod
@@ -107,7 +107,7 @@ def note_holders(
     """Return the contenders of a listing; each holder gets the time at which an observer first saw it hold.
 
     Args:
-        contenders: all that the observer sees.
+        contenders: all contenders that the observer sees.
         before: what this returned for the previous listing.
         granted: the times of the grants that the observer knows, by node.
     """

@@ -1,7 +1,7 @@
 """The handle of one hold, for any thread that works for the hold, even when others hold the lock later.
 
-`lock.fencing_token` and the like refer to the caller's hold or, if it has none, to this process's newest. A handle
-always refers to its own hold.
+`lock.fencing_token` and similar attributes refer to the caller's hold or, if the caller has no hold, to this process's
+newest hold. A handle always refers to its own hold.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -
     """Make a transaction commit only while the hold that `held` returns is alive; return the transaction.
 
     Raises:
-        TypeError: it is not a kazoo `TransactionRequest`.
+        TypeError: the argument is not a kazoo `TransactionRequest`.
         ValueError: its client has another chroot, so it can't see the hold's node.
     """
     if not isinstance(transaction, TransactionRequest):
@@ -56,7 +56,7 @@ def guard(core: LockCore, transaction: TransactionT, held: Callable[[], Hold]) -
 class BaseHeld:
     """What the handles of threads and of tasks share."""
 
-    # `Any`, as the machinery does not belong to the public types.
+    # `Any`, as the machinery is not part of the public types.
     def __init__(self, core: Any, hold: Hold, *, is_part: bool = False) -> None:
         self._core: LockCore = core
         self._hold: Hold = hold
@@ -64,7 +64,7 @@ class BaseHeld:
         self._is_part: bool = is_part
         # Kept here, as the ticket may be handed on to another hold.
         self._since: datetime = ago(core.session.clock() - hold.ticket.granted)
-        # The hold's depth when a release began that is not recorded yet; 0 if there is none.
+        # The hold's depth before a release that has begun but is not recorded yet; 0 if there is none.
         self._before: int = 0
         self._noted: bool = False
 
@@ -81,7 +81,7 @@ class BaseHeld:
 
     @property
     def node(self) -> str:
-        """The path of the holder's node. While it is there, no other client can acquire what this hold excludes.
+        """The path of the holder's node. While the node exists, no other client can acquire what this hold excludes.
 
         Raises:
             LockLostError: the hold was lost.
@@ -96,7 +96,7 @@ class BaseHeld:
         return self._since
 
     def remaining(self) -> float:
-        """Return for how many seconds the hold surely lasts; 0 if it is over. See `Lock.remaining`. Sends nothing."""
+        """Return how many seconds the hold is sure to last; 0 if it is over. See `Lock.remaining`. Sends nothing."""
         return self._core.left(self._hold) if self._core.path_state.has(self._hold) else 0.0
 
     def guard(self, transaction: TransactionT) -> TransactionT:
@@ -117,7 +117,7 @@ class BaseHeld:
         if self._released or hold.owner != core.identity():
             raise RuntimeError(core.not_held_message(core.not_held))
         if not core.path_state.has(hold):
-            # This hold has ended. What the caller holds now is left to the end of the block.
+            # This hold has ended. Leave the caller's present hold to the end of the block.
             raise RuntimeError(core.over.format(core.path))
         before = self._before = hold.depth
         try:
@@ -129,7 +129,7 @@ class BaseHeld:
 
     @property
     def _released(self) -> bool:
-        """Whether its level was released by this handle, so that the end of its block has nothing to do."""
+        """Whether this handle has released the level of its block, so that the end of the block has nothing to do."""
         # R3: an interrupt may have kept the release from being recorded.
         return self._noted or self._is_less_than(self._before)
 
@@ -165,8 +165,8 @@ class Held(HeldByThread):
     """One hold of a lock, or of a permit, as `with lock.hold() as held` gives it. Any thread may use it.
 
     A condition's wait in the block ends the hold, and this handle with it. The wait returns with a new hold, which the
-    end of the block releases; ask the lock for it. The end of a semaphore's block gives back the thread's newest
-    permit, so end the blocks of one thread in reverse order.
+    end of the block releases; ask the lock about the new hold. The end of a semaphore's block gives back the thread's
+    newest permit, so end the blocks of one thread in reverse order.
     """
 
     def release(self) -> None:

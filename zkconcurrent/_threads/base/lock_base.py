@@ -45,7 +45,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
     `H` is the type of the handle that the block of `hold()` gives.
 
     Attributes:
-        _missed: the words for an acquire that has failed.
+        _missed: the words that describe a failed acquire in an error.
     """
 
     _missed = "not acquired"
@@ -84,7 +84,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
 
     @abstractmethod
     def hold_count(self) -> int:
-        """Return how many of the caller's acquires are not released yet; 0 if it holds nothing, or its hold is lost."""
+        """Return how many acquires the caller has not released yet; 0 if it holds nothing, or its hold is lost."""
 
     @abstractmethod
     def _handle(self) -> H:
@@ -141,7 +141,7 @@ class Acquirable(BlockingCalls, ABC, Generic[H]):
         with suppress(ZkConcurrentError):
             for core in self._lock_cores():
                 call = calls.add(Call(core.session, core.path))
-                # Unlike an acquire, this does not wait past the deadline for first replies.
+                # Unlike an acquire, this call does not wait past the deadline for its first replies.
                 _, holder = (yield from call.run(core.head(), until, -math.inf)) or (0, None)
                 if holder is not None:
                     where = f"{core.path}, held by {holder.whole_name()}"
@@ -164,10 +164,10 @@ class Holding(Generic[H]):
     def __enter__(self) -> H:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
         try:
-            self._unused.pop()  # R4: by one thread
+            self._unused.pop()  # R4: one thread succeeds
         except IndexError:
             raise RuntimeError("a hold() is for one block: call hold() again for the next") from None
-        # `acquire` does not check the stack's depth if the lock is held already, but the end of the block needs these
+        # If the lock is held already, `acquire` does not check the stack's depth, but the end of the block needs these
         # frames.
         check_depth(FRAMES_OF_END)
         since, before = lock._session.now(), lock.hold_count()
@@ -177,7 +177,7 @@ class Holding(Generic[H]):
             self._held = held = lock._handle()
             return held
         except BaseException:
-            # If an interrupt struck after the grant, the block does not run.
+            # If an interrupt struck after the grant, the block will not run: release the hold.
             if lock.hold_count() > before:
                 lock.release(**self._how)
             raise
@@ -190,7 +190,7 @@ class Holding(Generic[H]):
             begun = True
             self._lock.__exit__(kind, error, traceback, **self._how)
         except BaseException:
-            # If an interrupt struck before the end of the lock's block began, the hold still lasts.
+            # If an interrupt struck before the lock's own `__exit__` began, the hold still lasts.
             if not begun and not self._is_released():
                 self._lock.__exit__(kind, error, traceback, **self._how)
             raise
@@ -323,7 +323,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
 
         The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
-        # If an acquire was interrupted, and again in its clean-up, its ticket must still be discarded.
+        # If an acquire was interrupted, and so was its clean-up, its ticket must still be discarded.
         self._session.sweep()
         self._session.expired_holds.end_past_lease()
         hold = self._lock_core.mine()
@@ -357,7 +357,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         return core.is_suspect(core.current())
 
     def remaining(self) -> float:
-        """Return for how many seconds the current hold surely lasts, even if ZooKeeper no longer replies.
+        """Return how many seconds the current hold is sure to last, even if ZooKeeper no longer replies.
 
         The heartbeat renews this time. The result is 0 if nothing is held, or the hold is lost. Sends nothing.
         """

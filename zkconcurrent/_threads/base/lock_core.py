@@ -53,7 +53,7 @@ class QueueCore:
         path_state: the state that all objects of this client and path share.
         rule: the rule by which contenders hold and wait.
         queue_key: equal for all objects whose threads wait in one queue.
-        label: the program's name for it, or for its use; None if there is none.
+        label: the program's name for the primitive, or for its use; None if there is none.
         on_deadlock: what happens to a wait that is part of a deadlock across processes.
     """
 
@@ -71,7 +71,7 @@ class QueueCore:
         self._waits_for = (self.queue_key,)
 
     def call(self, *, cancellable: bool = False) -> Call:
-        """Return a call that queues here; if it is cancellable, `cancel_waits()` ends it."""
+        """Return a call that queues here; if `cancellable`, `cancel_waits()` may end it."""
         call = Call(self.session, self.path, self.path_state)
         call.label = self.label
         if cancellable:
@@ -94,10 +94,10 @@ class QueueCore:
 
         Args:
             call: the call.
-            wait: whether it waits, or makes a single attempt.
+            wait: whether the call waits, or makes a single attempt.
             owner: the thread or task that acquires.
             steps: the steps that acquire, and return whether they did.
-            granted: notes the grant in the story; if not given, the tickets of the call are the hold.
+            granted: notes the grant in the story; if it is not given, the tickets of the call make up the hold.
         """
         if not listeners:
             return steps
@@ -106,11 +106,11 @@ class QueueCore:
         return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
-        """Note that a call of this owner waits here: a long wait is logged."""
+        """Note that a call of this owner waits here, so that a long wait is logged."""
         call.long_wait = self, owner, self.session.now(), deadline
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
-        """Log which owner holds the lock; these owners wait for it, the longest for `waited` seconds."""
+        """Log that these owners wait, the longest for `waited` seconds, and who holds the lock."""
         call = Call(self.session, self.path)
         by = None
         try:
@@ -202,12 +202,12 @@ class QueueCore:
 
 
 class LockCore(QueueCore):
-    """The machinery of a lock, over the holds that a `PathState` keeps. Any thread or task may release it.
+    """The machinery of a lock, which works on the holds of a `PathState`. Any thread or task may release the lock.
 
     Attributes:
         identity: returns the number of the caller: a thread, greenlet or task.
         holds: the holds in the lock's role, by owner.
-        path_check: the check of the path, for a condition's own lock.
+        path_check: the check of a condition's path, for the condition's own lock.
         not_held: the message of `threading` for a release without a hold.
         over: the message for the use of a hold that has ended.
         owned: True if only its owner can end a hold, even a hold that no block has acquired. None if the lock's holds
@@ -245,7 +245,7 @@ class LockCore(QueueCore):
         return (None if owns_nothing(self.identity) else self.releasable()) or self.newest()
 
     def left(self, hold: Hold | None) -> float:
-        """Return for how many seconds a hold surely lasts; 0 if there is none, or this is a forked child."""
+        """Return how many seconds a hold is sure to last; 0 if there is no hold, or this is a forked child."""
         if hold is None or self.session.forked:
             return 0.0
         limit: Limit | None = hold.ticket.limit
@@ -265,7 +265,7 @@ class LockCore(QueueCore):
 
         Args:
             hold: the hold.
-            owed: how many levels the caller still has to settle if the hold is lost; all, unless given.
+            owed: how many levels the caller still has to settle if the hold is lost; all levels if not given.
 
         Raises:
             LockLostError: the hold is lost.
@@ -275,15 +275,15 @@ class LockCore(QueueCore):
             raise self.lost_error(hold, owed)
 
     def lost_error(self, hold: Hold, owed: int | None = None) -> LockLostError:
-        """Return the error for a lost hold; see `check`."""
+        """Return the error for a lost hold; for `owed`, see `check`."""
         return lost_error(hold, owed)
 
     def check_lasts(self, hold: Hold) -> Hold:
         """Return a hold, if it has not ended. Unlike `check`, any thread may call this.
 
         Raises:
-            LockLostError: it was lost.
-            RuntimeError: it has ended.
+            LockLostError: the hold was lost.
+            RuntimeError: the hold has ended.
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self.session.check_not_forked(self.path)
@@ -294,7 +294,7 @@ class LockCore(QueueCore):
 
     def why_over(self, hold: Hold) -> Exception | None:
         """Return the error that says why a hold has ended; None if it has not."""
-        # A ticket that was handed on belongs to another hold.
+        # A ticket that was handed on belongs to another hold, so its loss is not a loss of this hold.
         there = self.path_state.has(hold)
         if hold.ticket.state is State.LOST and (there or hold.loss.told):
             return self.lost_error(hold)
@@ -348,10 +348,10 @@ class LockCore(QueueCore):
         return False
 
     def check_may_wait(self) -> None:
-        """Refuse a condition's wait if the lock, once released, could not be acquired again."""
+        """Refuse a condition's wait if the lock could not be acquired again after its release."""
 
     def new_acquire(self, wait: bool, deadline: float | None, restores: int | None = None) -> tuple[Call, Steps[bool]]:
-        """Return the call that acquires a new hold for the caller, and its steps, which return whether it did.
+        """Return the call that acquires a new hold for the caller, and its steps, which return whether they succeeded.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
         acquire or release of the same lock: the caller would wait for the call that it interrupted.
@@ -359,7 +359,7 @@ class LockCore(QueueCore):
         Args:
             wait: whether to wait for the lock, or to make a single attempt.
             deadline: when to give up; None waits forever.
-            restores: the depth of the hold that a condition's wait restores. `cancel_waits()` does not end this
+            restores: for a condition's wait, the depth of the hold to restore. `cancel_waits()` does not end such an
                 acquire.
         """
         call = self.call(cancellable=wait and restores is None)
@@ -388,8 +388,8 @@ class LockCore(QueueCore):
         recipe = partial(self.recipe, call, wait, owner, deadline)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
-            # The owner holds the lock through another client. In the hand-off it could wait for itself, behind a thread
-            # that waits for its hold. The queue on the server would show that, the hand-off does not.
+            # The owner holds the lock through another client. In the hand-off it could wait behind a thread that waits
+            # for the owner's hold, and so for itself. The queue on the server shows such a wait; the hand-off does not.
             handoff = None
         if handoff is None:
             ticket = yield from call.run(recipe(), deadline)
@@ -410,10 +410,10 @@ class LockCore(QueueCore):
         return True
 
     def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
-        """Return the recipe that acquires a new hold: it waits until a deadline, or makes one attempt."""
+        """Return the recipe that acquires a new hold. The recipe waits until the deadline, or makes one attempt."""
         if not wait:
             return try_acquire(self.path, self.rule, node_data(owner, self.label), self.path_check)
-        # A deadlock can't end the acquire of a condition's wait, which must hold the lock again.
+        # A deadlock must not end the acquire of a condition's wait, which must hold the lock again.
         ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
         check_wait = self.wait_check(call, owner, deadline, data)
@@ -438,7 +438,7 @@ class LockCore(QueueCore):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        # This check comes first: a forked child may run no task, so there may be no owner to ask for.
+        # This check comes first: a forked child may not run a task, and the search for its owner's hold would fail.
         self.session.check_not_forked(self.path)
         self.session.sweep()
         hold = self._loss_of_another() or self.releasable()
@@ -450,14 +450,14 @@ class LockCore(QueueCore):
     def _loss_of_another(self) -> Hold | None:
         """Return the oldest lost hold that another thread has acquired, if the caller's release may be meant for it.
 
-        Where threads release for each other, a thread that settles a loss must not end a later hold instead.
+        If threads may release each other's holds, a release that settles a loss must not end a later hold instead.
         """
         if self.owned is not False or len(self.holds) < 2:
             return None
         mine = self.mine()
         if mine is not None and not (mine.alive and in_generator()):
             return None
-        # A hold that a block has acquired is left to the block's own thread.
+        # Leave a hold that a block has acquired to the block's own thread.
         return next((each for each in self.all() if not (each.alive or each.owned)), None)
 
     def begin_release(self, hold: Hold) -> Call | None:
@@ -468,7 +468,7 @@ class LockCore(QueueCore):
             RuntimeError: another thread is releasing it.
         """
         if self.session.exiting and hold.ticket.state is State.DISCARDED:
-            # The exit handler has deleted the node. Take no lock here: a thread that the exit has stopped may have it.
+            # The exit handler has deleted the node. Take no lock here: a thread stopped by the exit may have the lock.
             return None
         try:
             self.check(hold, hold.depth - 1)
@@ -499,8 +499,8 @@ class LockCore(QueueCore):
         try:
             if not self.path_state.claim(hold, owner):
                 raise RuntimeError(f"release unlocked lock: {self.path}")
-            # The lock covers both steps. A signal handler in between may leave the node to another thread, which must
-            # not take it until this block has ended.
+            # The lock covers both steps. Between them, a signal handler may leave the node to another thread, which
+            # must not take the node until this block has ended.
             with session.lock:
                 if not self.path_state.hand_on(hold):
                     if hold.ticket.state is State.LOST:  # since it was checked
@@ -510,7 +510,7 @@ class LockCore(QueueCore):
                     self.path_state.drop(hold)
         except BaseException:
             if self.path_state.claim(hold, owner) and self.path_state.has(hold):
-                # If the hold is still alive, an interrupt came before its delete: `drop` sends the delete.
+                # If the hold is still alive, the interrupt came before its delete was sent: `drop` sends the delete.
                 self.drop(hold)
             raise
         call.settled = True
@@ -541,8 +541,8 @@ class LockCore(QueueCore):
         """Wait until the node of a released hold is gone.
 
         Raises:
-            LockLostError: another client had deleted the node before, so others may have held the lock.
-            RefusedError: this client may not delete the node; the keeper goes on trying.
+            LockLostError: another client had already deleted the node, so others may have held the lock.
+            RefusedError: this client may not delete the node; the keeper keeps trying.
         """
         story: Story | None = hold.ticket.story
         rest = self._gone(call, hold)
@@ -552,7 +552,7 @@ class LockCore(QueueCore):
     def end_with_reply(self, hold: Hold) -> None:
         """Leave the end of a released hold to the reply to its delete; a loss that the reply shows is reported."""
         hold.ticket.on_change = partial(self._note_end, hold)
-        # The reply may have come before.
+        # The reply may have come already.
         self._note_end(hold)
 
     def _note_end(self, hold: Hold) -> None:

@@ -34,11 +34,11 @@ POLL_INTERVAL = 0.5  # seconds
 
 
 class MirrorState(PathState):
-    """The state that all objects of one client and path share: the copy, and the follower that keeps it current.
+    """The state that all objects of one client and path share: the copy, and its follower.
 
     Attributes:
         mirror: the copy.
-        follower: keeps the copy current.
+        follower: the follower, which keeps the copy current.
         followers: the followers of all copies of the client.
     """
 
@@ -62,7 +62,7 @@ class MirrorState(PathState):
         return mirror.listed_on is link.connection or (mirror.listed and not link.connected)
 
     def forget(self) -> None:
-        """Serve nothing in a forked child."""
+        """Forget the copy in a forked child."""
         super().forget()
         self.mirror.listed, self.mirror.listed_on = False, NEVER
         # A thread of the parent may have the old lock.
@@ -70,13 +70,13 @@ class MirrorState(PathState):
 
 
 class _Follower:
-    """Keeps a copy current. It refers to the copy alone, so that dropped objects can be collected.
+    """Keeps a copy current. It refers only to the copy, so that dropped objects can be garbage collected.
 
     Attributes:
-        error: the error with which it has ended.
-        runs: the thread has taken it up, and it has not ended.
-        woken: its call was woken since it last ran.
-        due: when its sleep ends.
+        error: the error that has ended the follower; None if there is none.
+        runs: the thread runs the follower's steps, and they have not ended.
+        woken: the follower's call was woken since its steps last ran.
+        due: when the follower's sleep ends.
     """
 
     def __init__(self, mirror: Mirror) -> None:
@@ -124,7 +124,7 @@ class _Follower:
         self.stop(session)
 
     def stop(self, session: Session) -> None:
-        """Stop. The next read begins the follower again."""
+        """Stop following. The next read starts the follower again."""
         mirror, self._steps = self.mirror, None
         mirror.listed, mirror.listed_on = False, NEVER
         session.stop_watching_tree(mirror.at.entries, mirror.changes)
@@ -146,7 +146,7 @@ class _Followers:
         self._wake: Callable[[], None] = no_wakeup
 
     def start(self, session: Session, follower: _Follower) -> None:
-        """Begin a follower, unless it has begun; start the thread, unless it runs."""
+        """Begin a follower, unless it runs already; start the thread, or wake it."""
         if follower.runs and self._worker.idle:
             # The thread has ended before it could end this follower, for example because no memory was left.
             follower.stop(session)
@@ -154,7 +154,7 @@ class _Followers:
             follower.error = None
             if follower not in self._begun:
                 self._begun.append(follower)
-        # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
+        # Start the thread in any case: an interrupt may have come between an earlier append and the thread's start.
         self._start_or_wake(session)
 
     def _start_or_wake(self, session: Session) -> None:
@@ -183,7 +183,7 @@ class _Followers:
             while self._begun:
                 begun = self._begun.popleft()
                 if begun not in going_on:
-                    # Two threads may have begun the same follower, so it may come twice.
+                    # Two threads may have begun the same follower, so it may be here twice.
                     begun.runs = begun.woken = True
                     going_on.append(begun)
             for follower in list(going_on):
@@ -200,7 +200,7 @@ _followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDict
 
 
 def _drop(mirror: Mirror, dropped: deque[LeftTickets]) -> None:
-    """Queue the work of a finalizer. Do nothing else, as it may run at any line."""
+    """Queue the work of a finalizer, and close the copy. Do nothing else, as a finalizer may run at any line."""
     dropped.append(LeftTickets([], [each.member for each in mirror.idle if each.member is not None]))
     mirror.close()
 
@@ -246,7 +246,7 @@ class MapBase(Primitive):
         return self._session.suspect or mirror.listed_on is not self._link.connection
 
     def ready(self) -> None:
-        """Wait until the copy is listed on the present connection. Without this call, the first read waits for that.
+        """Wait until the copy is listed on the present connection. Otherwise the first read waits for that.
 
         Raises:
             ClientError: the client can't be used here.
@@ -289,7 +289,7 @@ class MapBase(Primitive):
         return mirror.entries
 
     def _any_key(self) -> str | None:
-        """Return a random key of the copy, so that clients seldom compete for one; None if there is none."""
+        """Return a random key of the copy, so that clients seldom choose the same; None if there is none."""
         keys = list(self._copy())
         return choices.choice(keys) if keys else None
 
@@ -298,7 +298,7 @@ class MapBase(Primitive):
             self._catch_up(True)
 
     def _catch_up(self, serves_old: bool) -> None:
-        """Wait until the copy is listed. With `serves_old`, an earlier listing will do while no server is in reach."""
+        """Wait until the copy is listed. With `serves_old`, an earlier listing suffices while no server is in reach."""
         session, state = self._session, self._path_state
         call = Call(session, self._path)
 

@@ -19,15 +19,15 @@ from ..._runtime.identity import label as owner_label
 from ..._runtime.this_process import getpid
 
 MOST_BYTES = 1000
-"""The most bytes that a waiter's data take, so that a thousand of them fit into one reply."""
+"""The most bytes that a waiter's data take, so that the data of a thousand waiters fit into one reply."""
 MOST_NAME = 240
-"""The most bytes of JSON that a thread's name takes: a thousand nodes of one request may have it."""
+"""The most bytes of JSON that a thread's name takes, as one request may create a thousand nodes with the name."""
 MOST_HOLDS = 16
 # How many holds are considered. Some of these may be on other servers, or have paths that are too long.
 MOST_LOOKS = 4 * MOST_HOLDS
-# The most bytes of the fields after the origin, without the holds.
+# The most bytes that the fields after the origin take, not counting the holds.
 _REST = 135
-# The least bytes of a hold, without its path.
+# The fewest bytes that a hold takes, not counting its path.
 _PAIR = len('["", ""], ') + 32
 inherited: list[tuple[str, str]] = []
 """Holds of other processes that outlast this process: the full path, and the unique part of the node's name.
@@ -53,8 +53,8 @@ def waiter_data(
 
     * `holds`: the first few holds on the same servers that only this owner can end, as pairs of the path and the unique
       part of the node's name;
-    * `ends`: 1, beside `holds`, if a deadlock `ends` the wait;
-    * `timeout`: for how many seconds it waits at most.
+    * `ends`: 1, only together with `holds`, if a deadlock ends the wait;
+    * `timeout`: the most seconds that it waits.
     """
     origin = _origin(getpid(), name(owner)[:60], owner, label) + more
     held = holds_of(owner)
@@ -70,7 +70,7 @@ def waiter_data(
         room = MOST_BYTES - _REST - len(origin)
         own = (
             (each.location[0], unique(each.ticket.prefix))
-            # A thread may hold thousands of locks: to consider all would take longer than an acquire.
+            # A thread may hold thousands of locks, and considering all of them would take longer than an acquire.
             for each in islice(owned_by(owner), MOST_LOOKS)
             if each.location is not None and each.location[1] == servers
         )
@@ -91,7 +91,7 @@ def waiter_data(
 @lru_cache
 def _origin(pid: int, thread: str, owner: int, label: str | None) -> bytes:
     """Return the constant part of a node's data, as JSON without its closing brace."""
-    # The thread's name is cut, so that a long one, or one with many escapes, does not make the request too large.
+    # Cut the thread's name: a name that is long, or has many escapes, must not make the request too large.
     while len(json.dumps(thread)) > MOST_NAME:
         thread = thread[:-1]
     origin = json.dumps({"host": HOST, "pid": pid, "thread": thread, "by": owner_label(owner)})[:-1]

@@ -27,9 +27,9 @@ from ..._runtime.wait_loops import Steps, wait
 T = TypeVar("T")
 R = TypeVar("R")
 _UNKNOWN = object()
-# A user's function that is called with the lock at each loss. Users annotate its argument with the type of their lock.
+# A user's function that is called with the lock at each loss. Users annotate the argument with their lock's type.
 OnLost: TypeAlias = Callable[[Any], object]
-# This one is called with the lock, and with the seconds for which its hold surely lasts.
+# A user's function that is called with the lock, and with how many seconds its hold is sure to last.
 OnSuspect: TypeAlias = Callable[[Any, float], object]
 
 
@@ -38,7 +38,7 @@ class BlockingCalls:
 
     # Runs a call to its end: see `_runtime/wait_loops.py`. A method calls this last: see `not_held`.
     _await = staticmethod(wait)
-    # Returns the number of the caller; None if callers are threads or greenlets.
+    # A function that returns the number of the caller; None if callers are threads or greenlets.
     _caller: Callable[[], int] | None = None
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
@@ -75,8 +75,8 @@ class PickledByPath(Named):
     """An object that is pickled by name: its class, its arguments and the URL of its client.
 
     Unpickling makes a new object, which holds nothing and uses the receiving process's own client: see
-    `_connect.process_client`. The constructor keeps each argument in an attribute of the same name, with or without an
-    underscore.
+    `_client.connect.process_client`. The constructor keeps each argument in an attribute of the same name, with or
+    without an underscore.
     """
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -88,8 +88,8 @@ class PickledByPath(Named):
         arguments: dict[str, object] = {}
         kept = vars(self)
         for each in list(signature(type(found).__init__).parameters)[1:]:
-            # The program's own attribute comes first, as the library may have one of the same name with an underscore.
-            # A property comes last: reading the `count` of a latch asks the server.
+            # The program's own attribute comes first, as the library may use the same name with an underscore. A
+            # property comes last, as reading it may ask the server: the `count` of a latch does.
             arguments[each] = kept[each] if each in kept else kept.get(f"_{each}", _UNKNOWN)
             if arguments[each] is _UNKNOWN:
                 arguments[each] = getattr(found, each, _UNKNOWN)
@@ -121,7 +121,7 @@ def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iter
     """Return the function that opens this client in another process, and its arguments.
 
     Raises:
-        ValueError: another process could not, or should not, open it; the error says why.
+        ValueError: another process can't, or should not, open this client; the error says why.
     """
     found: Callable[[], tuple[Callable[..., KazooClient], Iterable[object]]] | None = getattr(client, "by_name", None)
     if found is None:
@@ -138,10 +138,10 @@ def _made_again(
     given: dict[str, object],
     path: str,
 ) -> object:
-    """Make an unpickled object: `takes` names the arguments that get the client, `given` has all others.
+    """Make an unpickled object: `takes` names the arguments that get the client; `given` has all other arguments.
 
     Raises:
-        TypeError: the program's own class changes the path that it is given, so the two objects would not share a path.
+        TypeError: the class changes the path that it is given, so the two objects would not share a path.
     """
     made: Any = kind(**dict.fromkeys(takes, opens(*name)), **given)
     if made.path != path:
@@ -157,7 +157,7 @@ class Primitive(PickledByPath, BlockingCalls):
 
     Attributes:
         _kind: the kind of primitive; the client refuses to make another kind at the same path.
-        _part: the name, below the path, of another primitive that belongs to this one; empty if there is none.
+        _part: the name, below the path, of a second primitive that is part of this one; empty if there is none.
     """
 
     _kind: str
@@ -210,7 +210,7 @@ class Primitive(PickledByPath, BlockingCalls):
         return self._run(recipe, noted, deadline, late=False)
 
     def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
-        """Run a recipe that only reads, as `_run_and_note` does; keep the result unless another call has noted one."""
+        """As `_run_and_note`, for a recipe that only reads; keep the result unless another call has noted one."""
         began = self._path_state.notes
 
         def looked(result: T) -> R:
@@ -259,13 +259,13 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
 
 
 def kind_of(value: object) -> str:
-    """Return the name of an object's type for messages: with its module, so that twins differ."""
+    """Return the name of an object's type, for messages; the module tells a class from its twin in `aio`."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:
-    """Return whether the end of a block raises its hold's loss, in place of the block's error if it has one.
+    """Return whether a lost hold raises at the end of its block, in place of the block's own error, if any.
 
     The loss never replaces an interrupt, or a loss that the block itself has raised.
     """
@@ -276,9 +276,9 @@ def check_delay(delay: object) -> float:
     """Return a delay in seconds as a float; a negative one becomes 0.
 
     Raises:
-        TypeError: it is not a number.
-        ValueError: it is not finite.
-        OverflowError: it is above `threading.TIMEOUT_MAX`.
+        TypeError: the delay is not a number.
+        ValueError: the delay is not finite.
+        OverflowError: the delay is above `threading.TIMEOUT_MAX`.
     """
     if isinstance(delay, bool) or not isinstance(delay, Real):
         raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")
@@ -292,8 +292,8 @@ def check_delay(delay: object) -> float:
 def not_held(lock: object) -> RuntimeError:
     """Return the error of a `with` block that must not run, because `acquire()` returned False.
 
-    `__enter__` must not call anything after `acquire()` has returned True, and `acquire()` must not call anything after
-    its `Call` has run to its end. CPython handles signals at every call, even at one with `*arguments`, and an
+    `__enter__` must not call anything after `acquire()` has returned True; nor must `acquire()` after its `Call` has
+    ended. CPython handles signals at every call, even at one with `*arguments`, and an
     interrupt there would leave a hold forever.
     """
     return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

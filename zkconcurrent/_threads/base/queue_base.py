@@ -58,7 +58,7 @@ class QueueState(SettlingState[ItemCall]):
     """The state of a queue that all objects of one client and path share.
 
     Attributes:
-        view: the receipts, and the last listing.
+        view: what this client knows of the queue: its receipts, and the last listing.
         finishing: the `ItemCall`s of the `task_done` calls under way.
     """
 
@@ -69,7 +69,7 @@ class QueueState(SettlingState[ItemCall]):
         self._drop_with(self.view)
 
     def clean_up(self, item_call: ItemCall) -> None:
-        """Clean up after a call that has ended early: a change that is under way is settled in the background."""
+        """Clean up after a call that has ended early. A change that is under way is settled in the background."""
         item_call.leave_name()
         if not item_call.left:
             item_call.finish()
@@ -81,7 +81,7 @@ class QueueState(SettlingState[ItemCall]):
     def _settling(self, item_call: ItemCall, error: BaseException) -> Steps[None]:
         """Wait until the item that a failed `get` may have taken is put back; at most a third of the session timeout.
 
-        An interrupted program often stops its client next, and an item that is not back by then would be lost.
+        An interrupted program often stops its client next. An item that has not been put back by then would be lost.
         """
         if not item_call.takes or (isinstance(error, Exception) and not (item_call.applied or item_call.item_taken)):
             return
@@ -120,7 +120,7 @@ class QueueState(SettlingState[ItemCall]):
             return True
 
     def finish_before(self, item_call: ItemCall) -> bool:
-        """If an item taken in an earlier session is not done, count it as done: for other clients, it already is."""
+        """If an item taken in an earlier session is not done, count it as done, as all other clients already do."""
         with self.session.lock:
             if self.view.count_unfinished_before(self.session.registry.session) <= 0:
                 return False
@@ -132,11 +132,11 @@ class QueueState(SettlingState[ItemCall]):
         return self._finishing(item_call) if item_call.purpose == "count" else claim.settle(item_call)
 
     def _is_tried_again(self, item_call: ItemCall) -> bool:
-        # Otherwise the item would stay claimed as long as this client lives, or would be lost.
+        # Without another try, the item would stay claimed as long as this client lives, or would be lost.
         return item_call.purpose in ("acknowledge", "give back", "restore")
 
     def _finishing(self, item_call: ItemCall) -> Recipe[bool]:
-        """Bring a `task_done` to its end: until then, no other call can count its item as done."""
+        """Complete a `task_done`: until then, no other call can count its item as done."""
         while not item_call.applied or item_call.sent is not None:
             try:
                 yield from manage.done(item_call)
@@ -255,7 +255,7 @@ class QueueBase(Primitive, Generic[T]):
         return self.get(block=False)
 
     def qsize(self) -> int:
-        """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
+        """Return how many items can be taken, as no consumer has claimed them. Asks the leader."""
         return self._ask(lambda snapshot: len(snapshot.free))
 
     def empty(self) -> bool:
@@ -281,8 +281,8 @@ class QueueBase(Primitive, Generic[T]):
 
         Raises:
             ValueError: the timeout is negative.
-            RuntimeError: on entering the block: another block of this claim has not ended, as when threads share a
-                claim.
+            RuntimeError: raised on entering the block, if another block of this claim has not ended. This happens when
+                threads share a claim.
         """
         self._limit(block, timeout)
         return Claim(self, block, timeout)
@@ -305,8 +305,8 @@ class QueueBase(Primitive, Generic[T]):
         """Remove the queue's nodes and all items.
 
         Raises:
-            RuntimeError: another client uses the queue, or a call of any client waits for it; no item was deleted. If
-                that client came during the call, and there were more than 1,000 items, some items may be gone.
+            RuntimeError: another client uses the queue, or a call of any client waits for it; no item was deleted. But
+                if that client came during the call, and there were more than 1,000 items, some items may be gone.
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
@@ -351,8 +351,8 @@ class QueueBase(Primitive, Generic[T]):
                     "the receipt was removed, or is that of a restored backup, so it is unknown whether the change was "
                     "applied; look at the queue, and decide whether to repeat the call",
                 ) from None
-            # The call gives its receipt back, but is not finished: an interrupt may still keep the result from the
-            # caller, and an item that the call took is then put back.
+            # The call gives back its receipt, but is not finished: an interrupt may still keep the result from reaching
+            # the caller, and any item that the call took is then put back.
             item_call.put_down()
             return result
 
@@ -396,7 +396,7 @@ class BaseClaim(Generic[T]):
     fencing_token: int
 
     def __init__(self, of: QueueBase[T], block: bool, timeout: float | None) -> None:
-        # The queue runs the calls; for tasks, it makes pending calls.
+        # The queue runs this claim's calls; a queue for tasks returns pending calls instead.
         self._queue = of
         self._state = of._path_state
         self._session = self._state.session
@@ -455,9 +455,9 @@ class BaseClaim(Generic[T]):
                 try:
                     yield from call.run(claim.give_back(item_call))
                 except ZkConcurrentError:
-                    # This error is dropped, as the error of the block says more. The call can fail, for example, on
-                    # kazoo's thread, where a generator was collected. The library gives the item back later, unless the
-                    # client is stopped.
+                    # This error is dropped, as the error of the block says more. The call fails, for example, if a
+                    # generator is garbage collected on kazoo's thread. The library gives the item back later, unless
+                    # the client is stopped.
                     if not self._session.link.stopped:
                         self._state.clean_up(item_call)
                 return
@@ -507,7 +507,7 @@ class Claim(BaseClaim[T]):
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed; this time counts, and so do the claims of killed consumers. A `get` whose
+        attempts: how often it was claimed, including this claim and the claims of killed consumers. A `get` whose
             codec could not decode the item counts, too.
         fencing_token: a later claim of the same item has a greater one.
     """

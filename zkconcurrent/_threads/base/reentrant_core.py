@@ -1,8 +1,8 @@
-"""`ReentrantCore`: the machinery of a lock that only its owner releases, except for the levels that generators have.
+"""`ReentrantCore`: the machinery of a lock that only its owner may release, except for the levels of generators.
 
-A generator of `@synchronized` may be stepped by one thread and closed by another. The thread of its first step owns the
-hold, so that functions which it calls may acquire the lock again. But the level belongs to the generator, and ends with
-it.
+A generator of `@synchronized` may be stepped by one thread and closed by another. The thread that runs its first step
+owns the hold, so functions that the generator calls may acquire the lock again. But the level belongs to the generator,
+and ends with the generator.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ReentrantCore(LockCore):
-    """The machinery of a re-entrant lock: only the thread or task that acquired it may release it."""
+    """The machinery of a re-entrant lock: only the thread or task that acquired the lock may release it."""
 
     not_held = "cannot release un-acquired lock"
     owned = True
@@ -42,7 +42,7 @@ class ReentrantCore(LockCore):
         if self.mine() is None:
             return False
         with self.session.lock:
-            # Another thread may have ended the level of a generator since, and with it the hold.
+            # Since then, another thread may have ended the level of a generator, and the hold with that level.
             hold = self.mine()
             if hold is None:
                 return False
@@ -68,7 +68,7 @@ class Levels:
         loop: the event loop that closes an async generator.
 
     Attributes:
-        lent: the core of each lock whose holds only their owners could otherwise end, with the `Lent` of the hold.
+        lent: the core of each re-entrant lock that the generator has acquired, with the `Lent` of the hold.
         over: whether the generator itself ends the levels.
     """
 
@@ -94,8 +94,8 @@ class Levels:
 
 
 def _cores_of(lock: Any) -> Iterable[LockCore]:
-    """Return the machinery of each part of a lock of threads or tasks; for other locks, a single None."""
-    # A condition, and a block that `hold()` has made, keep their lock in this attribute.
+    """Return the machinery of each part of a lock of threads or tasks; for any other lock, a single None."""
+    # A condition has its lock in this attribute, and so has a block that `hold()` has made.
     lock = getattr(lock, "_lock", lock)
     if (of_tasks := getattr(lock, "_lock_cores", None)) is not None:
         lock_cores: Iterable[LockCore] = of_tasks()

@@ -10,7 +10,7 @@ from .lock_base import Holding, LockBase
 
 
 class RevocableLock(LockBase):
-    """The methods of the locks of one holder and of read-write locks: the locks that Curator's `Revoker` knows."""
+    """What locks with one holder and read-write locks share: Curator's `Revoker` supports these locks."""
 
     @abstractmethod
     def release(self, *, wait: bool = True) -> None:
@@ -40,10 +40,10 @@ class RevocableLock(LockBase):
     def revoke(self) -> int:
         """Ask the holders that block an `acquire` of this lock to let go; return how many were asked.
 
-        The call does not wait for the holders, and does not force them. Each holder's `on_revoke` is called or, for a
-        Java holder on Curator, the listener that it gave to `makeRevocable`. After that, `owner()` no longer shows the
-        holder's host, process and thread, as the request replaces the data of its node. Cost: 2 reads, then a read and
-        a write for each holder.
+        The call does not wait for the holders, and does not force them. Each holder's `on_revoke` is called. For a Java
+        holder on Curator, the listener that was given to `makeRevocable` is called instead. After that, `owner()` no
+        longer shows the holder's host, process and thread, as the request replaces the data of its node. Cost: 2 reads,
+        then a read and a write for each holder.
 
         Raises:
             ValueError: a `DetachedLock` is the holder; end its hold with `force_release`.

@@ -1,4 +1,4 @@
-"""Owners that wait for themselves: for a hold that only they can end, for example through another client.
+"""Owners that wait for themselves: they wait for a hold that only they can end, for example through another client.
 
 Through one client a re-entrant lock lets its owner in again. Each client has a session of its own, so to ZooKeeper two
 clients of one thread are two contenders. The listing that an acquire reads anyway shows who is ahead, so the check
@@ -22,13 +22,13 @@ WAITS_FOR_ITSELF = (
 
 
 def refuse_own_hold(path: str, owner: int, deadline: float | None, ahead: Sequence[str]) -> None:
-    """Refuse to wait for a hold that only the waiting owner could end; with a deadline, log that it waits.
+    """Refuse to wait for a hold that only the waiting owner could end; if there is a deadline, only log the wait.
 
     Args:
-        path: where it waits.
+        path: the path at which the owner waits.
         owner: the thread or task that waits.
-        deadline: when it gives up.
-        ahead: the nodes ahead in the queue that exclude its own.
+        deadline: when the owner gives up; None if it waits forever.
+        ahead: the nodes ahead in the queue that block the owner's node.
 
     Raises:
         DeadlockError: there is no deadline.

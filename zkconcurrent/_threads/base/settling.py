@@ -1,4 +1,4 @@
-"""Calls that were interrupted or cancelled leave changes under way; a thread of the library settles these."""
+"""Interrupted or cancelled calls leave changes under way, which a thread of the library settles."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class SettlingState(PathState, Generic[W]):
         self._worker = Worker(self._left)
 
     def _drop_with(self, pool: ReceiptPool) -> None:
-        """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
+        """When this object is garbage collected, discard the members; leave the idle receipts' nodes to later objects.
 
-        So a program that makes a new object for each use does not leave a node each time.
+        So a program that makes a new object for each use does not leave behind one more node each time.
         """
         session = self.session
         self._pool = pool
@@ -64,13 +64,13 @@ class SettlingState(PathState, Generic[W]):
         pending_write.finish()
 
     def _is_tried_again(self, pending_write: W) -> bool:  # noqa: ARG002
-        """Return whether a refused write is tried again until ZooKeeper allows it."""
+        """Return whether to try a refused write again until ZooKeeper allows it."""
         return False
 
     def _settle_later(self, pending_write: W) -> None:
         if pending_write not in self._left:
             self._left.append(pending_write)
-        # Start the thread in any case: an interrupt may have come after an earlier append, and before its start.
+        # Start the thread in any case: an interrupt may have come between an earlier append and the thread's start.
         self._start()
 
     def _start(self) -> None:
@@ -104,7 +104,7 @@ class SettlingState(PathState, Generic[W]):
         self.settler = None
 
     def _goes_on(self, pending_write: W, error: Exception) -> bool:
-        """Return whether to try a failed write again; if so, wait a moment first."""
+        """Return whether to try a failed write again; wait a moment before returning True."""
         if waits_for_library():
             return False
         if isinstance(error, MemoryError):
@@ -125,7 +125,7 @@ class SettlingState(PathState, Generic[W]):
         return True
 
     def _settle(self, pending_write: W) -> bool:
-        """Settle a write; False if ZooKeeper is out of reach."""
+        """Settle a write; return False if ZooKeeper is out of reach."""
         session = self.session
         call = Call(session, self.path)
         done = call.wait(call.run(self._settling_of(pending_write), session.now() + session.longest_reply))
@@ -135,7 +135,7 @@ class SettlingState(PathState, Generic[W]):
 
 
 def exits_out_of_reach(path: str) -> ClientError:
-    """Return the error of a call that would keep the interpreter from exiting as long as an outage lasts."""
+    """Return the error for a call that would keep the interpreter from exiting until an outage ends."""
     return ClientError(path, "the interpreter is exiting, and ZooKeeper is out of reach")
 
 

@@ -1,16 +1,16 @@
 """The base of atomic numbers and shared values: the threads of a process make their changes together.
 
 A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
-Then one of the other threads applies all of these together, in the order in which they came. Many threads thus need few
-requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
+Then one of those threads applies all gathered changes together, in their order of arrival. Many threads thus need few
+requests, and do not compete with each other. Turns are for speed alone: correctness rests on the recipe
 (`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change without
 a turn.
 
-The thread that makes a batch may be interrupted. Then a thread of the library finds out by the receipt whether the
-batch was applied. The other threads get their results, or take the next turn. The tasks of each event loop take turns
+If the thread that makes a batch is interrupted, a thread of the library finds out from the receipt whether the batch
+was applied. The other threads then get their results, or take the next turn. The tasks of each event loop take turns
 of their own, so a loop that is stuck keeps no thread waiting. An `update` is a batch of its own, as only the caller's
-thread may call its function. The function may take long, or wait for a local lock of another thread. So other changes
-wait only a moment for it, and then go on without a turn; the function is called again.
+thread may call its function. The function may run long, or wait for another thread's local lock. So other changes
+wait only a moment for the function, and then go on without a turn; the function is called again.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Combiner:
     """The changes of threads, or of one event loop's tasks, that are made together.
 
     Attributes:
-        pending: the changes, in the order in which they came. Any thread or signal handler adds its own change, and
-            removes it, at any time: so iterate over a copy only.
+        pending: the changes, in the order in which they came. Any thread or signal handler may add or remove its
+            own change at any time, so iterate only over a copy.
         batch: the changes that are under way. Only `ValueState` changes it, with the session's lock held.
     """
 
@@ -63,8 +63,8 @@ class ValueState(SettlingState[ValueBatch]):
     Attributes:
         view: the receipts of this client.
         combiner: the combiner of the threads.
-        loop_combiners: a combiner for each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
-        updating: the threads and tasks whose function for an `update` runs now, and since when.
+        loop_combiners: a combiner for the tasks of each event loop, so that a stuck loop delays only its own tasks.
+        updating: the threads and tasks whose `update` is running its function, each with the time when that began.
     """
 
     def __init__(self, session: Session, kind: str, at: ValueLayout) -> None:
@@ -103,9 +103,9 @@ class ValueState(SettlingState[ValueBatch]):
             change.error = None
 
     def _lead(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
-        """Begin the next batch, if this change is its first; otherwise return None.
+        """Begin the next batch if this change comes first; otherwise return None.
 
-        Another thread may have made this change meanwhile, so `done` counts only under the lock.
+        Another thread may have made this change meanwhile, so `done` can be relied on only under the lock.
         """
         with self.session.lock:
             if (led := combiner.batch) is not None:
@@ -121,9 +121,9 @@ class ValueState(SettlingState[ValueBatch]):
             return change.batch
 
     def _lead_alone(self, combiner: Combiner, change: Change, label: bytes) -> ValueBatch | None:
-        """Begin a batch of this change alone, without a turn or a place in the queue, unless it is made or under way.
+        """Begin a batch of this change alone, without a turn or a place in the queue, unless it is done or under way.
 
-        The call that this one interrupts may have both the turn and the place, and continues only when this one
+        The interrupted call may have both the turn and the place, and continues only when the call of this change
         returns.
         """
         with self.session.lock:
@@ -134,7 +134,7 @@ class ValueState(SettlingState[ValueBatch]):
             return change.batch
 
     def _waits_for_function(self, combiner: Combiner) -> bool:
-        """Return whether an `update` has the turn, and its function may wait for this very thread."""
+        """Return whether an `update` has the turn, and its function may be waiting for this very thread."""
         led, now = combiner.batch, self.session.now()
         return (
             led is not None
@@ -153,7 +153,7 @@ class ValueState(SettlingState[ValueBatch]):
         return False
 
     def _end_batch(self, combiner: Combiner, batch: ValueBatch) -> None:
-        """End a batch that was applied, or never will be, and wake the leader of the next. May run twice (R3)."""
+        """End a batch that was applied, or never will be, and wake the leader of the next batch. May run twice (R3)."""
         with self.session.lock:
             if batch.applied:
                 batch.deliver()
@@ -169,7 +169,7 @@ class ValueState(SettlingState[ValueBatch]):
                 combiner.batch = None
             for change in (*batch.changes[1:], *list(combiner.pending)[:1]):
                 change.wake()
-            # Otherwise the leader and the batch would keep each other alive, and the caller's object with them.
+            # Otherwise the leader and the batch would keep each other alive, and also the caller's object.
             batch.leader.batch = None
 
     def clean_up(self, combiner: Combiner, change: Change) -> None:
@@ -180,7 +180,7 @@ class ValueState(SettlingState[ValueBatch]):
             batch.combiner = combiner
             self._settle_later(batch)
         elif batch is not None:
-            # R3: the batch has not ended, or an interrupt struck its end.
+            # R3: the batch has not ended, or an interrupt cut its ending short.
             self._end_batch(combiner, batch)
         elif not change.done:
             with self.session.lock:
@@ -240,7 +240,7 @@ class BaseValue(Primitive):
         return self._path_state.combiner
 
     def _update(self, func: Callable[[T], T], decode: Callable[[bytes], T], encode: Callable[[T], bytes]) -> T:
-        """Replace the value by the result of the user's function, called on the caller's thread; return the result."""
+        """Replace the value with the result of the user's function, run on the caller's thread; return the result."""
         me, updating = self._identity(), self._path_state.updating
 
         def decide(data: bytes, _: int) -> tuple[bytes, T]:
@@ -251,7 +251,8 @@ class BaseValue(Primitive):
             finally:
                 updating.pop(me, None)
 
-        # `_change` refuses a call that this caller's own function makes. The function's mark stays until it returns.
+        # `_change` refuses a call that this caller's own function makes. The mark of that function must then stay until
+        # the function returns.
         within = me in updating
         try:
             return self._change(decide, alone=True)
