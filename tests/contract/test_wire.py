@@ -164,7 +164,7 @@ def test_no_room_for_the_rest(lost: bool) -> None:
         read(client, "/node")
         wire, states = Transport.of(client), list[str]()
         client.add_listener(states.append)
-        turn = wire._turn
+        turn = wire._send_lock
         assert turn is not None
         server.freeze()
         sent: list[Asked] = []
@@ -231,7 +231,7 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
         client.create(zk_path, b"data")
         read(client, zk_path)
         wire, sock = Transport.of(client), client._connection._socket
-        turn = wire._turn
+        turn = wire._send_lock
         assert turn is not None
 
         class Interrupting:
@@ -275,7 +275,7 @@ class Peer:
         """Serve the connection, as kazoo's thread does, on a thread."""
         files = [self.near, self.connection._read_sock]
         served = in_thread(self.connection.handler.select, files, [], [], 1.0)
-        eventually(lambda: self.wire._turn is not None)
+        eventually(lambda: self.wire._send_lock is not None)
         return served
 
     def __enter__(self) -> Self:

@@ -542,7 +542,7 @@ def test_an_interrupt_as_a_loss_is_noted() -> None:
     hold.loss, ticket.refusal = Struck(threading.Event), op.NoNode()
     with pytest.raises(KeyboardInterrupt):
         state.check_given_up(hold)
-    assert hold.loss.told
+    assert hold.loss.is_lost
     state.drop(hold)
 
 

@@ -44,17 +44,17 @@ class Loss:
     All methods are called with the session's lock held.
 
     Attributes:
-        told: the holds are lost.
+        is_lost: the holds are lost.
         reported: the keeper has reported the loss to the observers.
         listeners: the objects that are notified of the loss, such as the joint losses of which it is a part.
     """
 
-    __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "reported", "told")
+    __slots__ = ("__weakref__", "_event", "_make_event", "is_lost", "listeners", "reported")
 
     def __init__(self, make_event: Callable[[], threading.Event]) -> None:
         self._make_event = make_event
         self._event: threading.Event | None = None
-        self.told: bool = False
+        self.is_lost: bool = False
         self.reported: bool = False
         self.listeners: tuple[LossListener, ...] = ()
 
@@ -63,18 +63,18 @@ class Loss:
         """The event that is set when the holds are lost."""
         if self._event is None:
             self._event = self._make_event()
-            if self.told:
+            if self.is_lost:
                 self._event.set()
         return self._event
 
     def add(self, listener: LossListener) -> bool:
         """Add a listener for the loss; return whether the loss has come already."""
         self.listeners = (*(each for each in self.listeners if not each.over), listener)
-        return self.told
+        return self.is_lost
 
     def set(self) -> None:
         """Record the loss, set its event, and call `set` of each listener."""
-        self.told = True
+        self.is_lost = True
         if self._event is not None:
             self._event.set()
         for listener in self.listeners:
@@ -91,7 +91,7 @@ class JointLoss:
         holder: a weak reference to the object that has the joint hold, so that the object can be garbage collected.
         tickets: the tickets of the holds, once all are held.
         given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
-        told: the joint hold is lost, and `note_loss` has decided whether to report the loss.
+        noted: the joint hold is lost, and `note_loss` has decided whether to report the loss.
         reported: the keeper has reported the loss to the holder.
     """
 
@@ -101,7 +101,7 @@ class JointLoss:
         self.holder = ref(holder)
         self.tickets: Sequence[Ticket] = ()
         self.given_up: Sequence[Ticket] = ()
-        self.told = False
+        self.noted = False
         self.reported = False
 
     @classmethod
@@ -119,8 +119,8 @@ class JointLoss:
         joint = cls(holder, parts, first.link.user_event())
         for session, loss in losses:
             with session.lock:
-                told = loss.add(joint)
-            if told:
+                is_lost = loss.add(joint)
+            if is_lost:
                 joint.note_loss()
         return joint
 
@@ -145,13 +145,13 @@ class JointLoss:
     def note_loss(self) -> None:
         """Set the loss; if all parts were held until then, have `on_lost` called."""
         self.event.set()
-        if self.told:
+        if self.noted:
             return
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             holder._session.keeper.start_soon(partial(self._report, holder))
         # R2: if an interrupt comes before this, the loss is noted again.
-        self.told = True
+        self.noted = True
 
     def _report(self, holder: LossObserver) -> None:
         """Report the loss, once, even if two sessions have noted it at once; on the keeper's thread."""

@@ -88,7 +88,7 @@ class Opening:
         return self.old_timeout if self.handshake is None else self.handshake.timeout
 
     @property
-    def is_untold(self) -> bool:
+    def timeout_unknown(self) -> bool:
         """Whether the session timeout of a connection that is older than this is still unknown."""
         return self.negotiated is None and self._parts.client.client_state in CONNECTED_STATES
 

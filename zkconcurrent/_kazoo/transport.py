@@ -105,7 +105,7 @@ class Transport:
         self._kazoo = Replaced()
         self.opening = Opening(self.parts)
         # The right to send on the connection that is being served; None if there is none.
-        self._turn: SendLock | None = None
+        self._send_lock: SendLock | None = None
         self.large = LargeMessages(self.parts, self.opening)
         # How many looks there were since a request was sent; and, since a byte came, how many at which a reply was
         # awaited.
@@ -135,7 +135,7 @@ class Transport:
         body = request.serialize()
         if len(body) > self.max_request:
             reply.set_exception(TooLarge(len(body), self.max_request))
-        elif self._turn is None or not self._send_directly(request, body, reply):
+        elif self._send_lock is None or not self._send_directly(request, body, reply):
             self.send_by_kazoo(request, reply)
 
     def nudge(self) -> None:
@@ -143,8 +143,10 @@ class Transport:
 
         An interrupt may have kept the byte that wakes the thread from being sent.
         """
-        pipe, turn = self._wakeup_socket(), self._turn
-        if pipe is not None and (self.parts.queue or (turn is not None and turn.unsent) or self.opening.is_untold):
+        pipe, send_lock = self._wakeup_socket(), self._send_lock
+        if pipe is not None and (
+            self.parts.queue or (send_lock is not None and send_lock.unsent) or self.opening.timeout_unknown
+        ):
             pipe.wake()
 
     def renew(self) -> bool:
@@ -175,49 +177,54 @@ class Transport:
 
     def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
         """Send a request on the calling thread; do nothing and return False if kazoo's thread must send it."""
-        parts, turn, me = self.parts, self._turn, threading.get_ident()
-        if turn is None or not turn.direct or parts.queue or turn.owner == me:
+        parts, send_lock, me = self.parts, self._send_lock, threading.get_ident()
+        if send_lock is None or not send_lock.direct or parts.queue or send_lock.owner == me:
             return False
-        if not turn.lock.acquire(True, CALLER_PATIENCE):
+        if not send_lock.lock.acquire(True, CALLER_PATIENCE):
             return False
         lost, more = False, reply.wake is None
         try:
-            turn.owner = me
+            send_lock.owner = me
             # With that much unsent, kazoo's thread waits for room.
-            if self._turn is not turn or parts.queue or turn.sending or len(turn.unsent) > READ_SIZE:
+            if (
+                self._send_lock is not send_lock
+                or parts.queue
+                or send_lock.sending
+                or len(send_lock.unsent) > READ_SIZE
+            ):
                 return False
-            if reply.session not in (None, turn.session):
+            if reply.session not in (None, send_lock.session):
                 # kazoo's thread refuses the request, in its turn.
                 return False
-            turn.sending = True
+            send_lock.sending = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = parts.pending, (request, reply, xid)
             # R1: the reply may come before `send` returns.
             pending.append(entry)
-            turn.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+            send_lock.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
             # The connection may have been lost meanwhile, and this entry may have come too late to fail with the
             # others.
-            if not (lost := self._turn is not turn) and not more:
+            if not (lost := self._send_lock is not send_lock) and not more:
                 self._quiet = 0
                 # `suppress` would cost more, on every request.
                 try:  # noqa: SIM105
                     # This does not wait, as kazoo made the socket non-blocking.
-                    turn.unsent = turn.unsent[turn.socket.send(turn.unsent) :]
+                    send_lock.unsent = send_lock.unsent[send_lock.socket.send(send_lock.unsent) :]
                 except BlockingIOError:
                     pass
-            turn.sending = False
+            send_lock.sending = False
         except OSError as error:
             # The socket is broken. kazoo's thread will find that, and all requests fail.
             raise_interrupt(error)
         finally:
-            turn.owner = None
-            turn.lock.release()
+            send_lock.owner = None
+            send_lock.lock.release()
         if lost:
             # If the entry is not there, it has failed with the others.
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
-        elif not more and (turn.unsent or parts.queue):
+        elif not more and (send_lock.unsent or parts.queue):
             self.nudge()
         return True
 
@@ -282,22 +289,22 @@ class Transport:
         self.reader.begin()
         self._quiet = self._deaf = 0
         poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
-        self._turn = turn = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
+        self._send_lock = send_lock = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
         pause = (self.opening.negotiated or 0.0) / LOOKS
         look_at = monotonic() + pause
         try:
             while not self.reader.closed:
-                self._send_queued(turn)
-                if self._renewal.wanted and self._renew_if_idle(turn):
+                self._send_queued(send_lock)
+                if self._renewal.wanted and self._renew_if_idle(send_lock):
                     return [], [], []
-                come, woken = poll.wait(look_at - monotonic(), to_write=bool(turn.unsent))
+                come, woken = poll.wait(look_at - monotonic(), to_write=bool(send_lock.unsent))
                 if woken:
                     pipe.recv(READ_SIZE)
                 if come:
-                    self._receive(sock, turn)
+                    self._receive(sock, send_lock)
                 if monotonic() >= look_at:
                     look_at = monotonic() + pause
-                    self._look(turn)
+                    self._look(send_lock)
             return [sock], [], []
         except (kazoo_errors.KazooException, RWServerAvailable, OSError):
             self._lost()
@@ -307,21 +314,21 @@ class Transport:
             self._lost()
             raise kazoo_errors.ConnectionDropped("an unexpected error, which the log of zkconcurrent shows") from None
         finally:
-            self._turn = None
+            self._send_lock = None
             self.reader.end()
 
     def _lost(self) -> None:
         """Note that the connection is lost, before kazoo fails all requests."""
-        self._turn = None
+        self._send_lock = None
         # No error may escape: it would end this thread.
         with contextlib.suppress(Exception):
             self.large.warn_of_loss()
         self.opening.addresses.note_lost()
 
-    def _send_queued(self, turn: SendLock) -> None:
+    def _send_queued(self, send_lock: SendLock) -> None:
         """Send the requests of kazoo's queue, and what callers have left unsent, as far as there is room."""
         parts = self.parts
-        while parts.queue and len(turn.unsent) <= READ_SIZE:
+        while parts.queue and len(send_lock.unsent) <= READ_SIZE:
             refuse_of_other_sessions(parts)
             if not parts.queue:
                 break
@@ -338,51 +345,51 @@ class Transport:
                     _raise_for_tests(request)
                 reply.set_exception(error)
                 continue
-            with self._in_turn(turn, closes=closes):
+            with self._sending(send_lock, closes=closes):
                 if withdraw_removals(parts):
                     # Look at the new head of the queue: it may be the last request of all.
                     continue
                 xid = AUTH_XID if request.type == Auth.type else next(self._xids) % XIDS + 1
                 parts.queue.popleft()
                 (self.reader.pending_auths if xid == AUTH_XID else parts.pending).append((request, reply, xid))
-                self._write(turn, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
-        if turn.unsent:
-            with self._in_turn(turn):
-                self._write(turn)
+                self._write(send_lock, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
+        if send_lock.unsent:
+            with self._sending(send_lock):
+                self._write(send_lock)
 
-    def _write(self, turn: SendLock, message: bytes = b"") -> None:
+    def _write(self, send_lock: SendLock, message: bytes = b"") -> None:
         """Send a message behind what is unsent; in the turn of this thread."""
         self._quiet = 0
-        turn.unsent += message
-        large = len(turn.unsent) > LARGE
+        send_lock.unsent += message
+        large = len(send_lock.unsent) > LARGE
         try:
-            sent = turn.socket.send(turn.unsent)
+            sent = send_lock.socket.send(send_lock.unsent)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError as error:
             raise kazoo_errors.ConnectionDropped(f"socket connection error: {error}") from None
-        turn.unsent = turn.unsent[sent:]
+        send_lock.unsent = send_lock.unsent[sent:]
         self.large.parts += large
 
     @contextlib.contextmanager
-    def _in_turn(self, turn: SendLock, *, closes: bool = False) -> Iterator[None]:
+    def _sending(self, send_lock: SendLock, *, closes: bool = False) -> Iterator[None]:
         """Have the block send in this thread's turn.
 
         Args:
-            turn: the right to send.
+            send_lock: the right to send.
             closes: the block sends the last request of all, which may go out beside a caller's request.
         """
-        if turn.acquire():
+        if send_lock.acquire():
             try:
                 yield
             finally:
-                turn.lock.release()
+                send_lock.lock.release()
         elif closes:
             yield
         else:
             raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
 
-    def _look(self, turn: SendLock) -> None:
+    def _look(self, send_lock: SendLock) -> None:
         """Ping if no request was sent for a while; drop the connection if the server replies to nothing.
 
         A large request may take its time while the other end takes parts of it.
@@ -391,8 +398,8 @@ class Transport:
         self._quiet += 1
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
         if parts.read_only or (self._quiet >= QUIET_LOOKS and self._untaken <= LARGE):
-            with self._in_turn(turn):
-                self._write(turn, REQUEST_HEADER.pack(8, PING_XID, PingInstance.type))
+            with self._sending(send_lock):
+                self._write(send_lock, REQUEST_HEADER.pack(8, PING_XID, PingInstance.type))
             awaits = True
         self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
         if self._deaf > DEAF_LOOKS:
@@ -401,20 +408,20 @@ class Transport:
             parts.rw_server = found
             raise RWServerAvailable
 
-    def _receive(self, sock: socket.socket, turn: SendLock) -> None:
+    def _receive(self, sock: socket.socket, send_lock: SendLock) -> None:
         """Take what has come."""
         if (come := receive(sock, READ_SIZE)) is None:
             return
         self._deaf = 0
         # If the turn is not free, a caller is sending now.
-        if turn.sending and turn.acquire(0):
-            turn.lock.release()
+        if send_lock.sending and send_lock.acquire(0):
+            send_lock.lock.release()
         self.reader.take(come)
 
-    def _renew_if_idle(self, turn: SendLock) -> bool:
+    def _renew_if_idle(self, send_lock: SendLock) -> bool:
         """Replace the connection, as `renew` asks, if nothing waits for a reply; return whether that was done."""
         parts, renewal = self.parts, self._renewal
-        with self._in_turn(turn):
+        with self._sending(send_lock):
             if parts.queue or parts.pending or self.reader.pending_auths:
                 return False
             if renewal.ask():
@@ -422,7 +429,7 @@ class Transport:
                 return False
             if not renewal.replace():
                 return False
-            self._turn = None
+            self._send_lock = None
         self.on_renewed()
         return True
 

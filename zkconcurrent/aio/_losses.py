@@ -36,7 +36,7 @@ class Lost:
         """Return whether the hold is lost, even if its lease has just ended by the local clock."""
         for session, _ in self._parts:
             session.expired_holds.end_past_lease()
-        return any(loss.told for _, loss in self._parts)
+        return any(loss.is_lost for _, loss in self._parts)
 
     async def wait(self) -> bool:
         """Wait until the hold is lost; return True."""

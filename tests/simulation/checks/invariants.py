@@ -277,7 +277,7 @@ class Checks:
                 ticket = section.ticket
                 if section.worker.process is not process or section.left or ticket.state is not State.LOST:
                     continue
-                if not section.hold.loss.told:
+                if not section.hold.loss.is_lost:
                     raise Violation(f"{section.worker.name}: `lost` of {ticket} was never set")
             for state in list(session.directory.values()):
                 for hold in all_holds(state.holds):

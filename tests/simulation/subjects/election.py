@@ -79,7 +79,7 @@ class ElectionChecks(CallChecks):
             if ended is not None and ended.over and not ended.withdrawn and not process.client._stopped.is_set():
                 raise Violation(f"the candidacy of {process.name} has ended by itself: {ended.error!r}")
             hold = None if ended is None else ended.hold
-            if hold is not None and hold.ticket.state is State.LOST and hold.loss.told:
+            if hold is not None and hold.ticket.state is State.LOST and hold.loss.is_lost:
                 raise Violation(f"the candidacy of {process.name} does not know that {hold.ticket} is lost")
         for worker in self.workers:
             process, call = worker.process, worker.call

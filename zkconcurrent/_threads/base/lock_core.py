@@ -296,7 +296,7 @@ class LockCore(QueueCore):
         """Return the error that says why a hold has ended; None if it has not."""
         # A ticket that was handed on belongs to another hold, so its loss is not a loss of this hold.
         there = self.path_state.has(hold)
-        if hold.ticket.state is State.LOST and (there or hold.loss.told):
+        if hold.ticket.state is State.LOST and (there or hold.loss.is_lost):
             return self.lost_error(hold)
         return None if there and hold.alive else RuntimeError(self.over.format(self.path))
 
@@ -557,7 +557,7 @@ class LockCore(QueueCore):
 
     def _note_end(self, hold: Hold) -> None:
         ticket, session = hold.ticket, self.session
-        if isinstance(ticket.refusal, NoNode) and not hold.loss.told:
+        if isinstance(ticket.refusal, NoNode) and not hold.loss.is_lost:
             text = "lost before its release: %s (fencing token %d): %s"
             session.warn_later(text, ticket.node, ticket.token, why_lost(ticket), logger=losses, zk_path=ticket.path)
         # `lost`, `on_lost`, the log and the listeners report the loss.
