@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import random
+import signal
 import socket
 import ssl
 import struct
@@ -16,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss, NotReadOnlyCallError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import PING_XID
-from kazoo.protocol.serialization import GetData, SetData
+from kazoo.protocol.serialization import CloseInstance, GetData, SetData
 from kazoo.protocol.states import KeeperState
 
 from tests.conftest import InThread
@@ -225,32 +227,27 @@ def test_interrupted_at_every_line_of_sending(error: type[BaseException], zookee
         assert read(client, zk_path) == b"data"
 
 
-def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer to what an interrupted caller did send is not taken for anybody's."""
-    with zookeeper.client() as client:
-        client.create(zk_path, b"data")
-        read(client, zk_path)
-        wire, sock = Transport.of(client), client._connection._socket
-        turn = wire._send_lock
-        assert turn is not None
+def test_interrupted_by_signals(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """Wherever one strikes a caller, nothing is in doubt: the next replies are right, and `stop` ends the session."""
 
-        class Interrupting:
-            def send(self, message: bytes) -> int:
-                sock.send(message)
-                raise KeyboardInterrupt
+    def strike(*_: object) -> None:
+        raise KeyboardInterrupt
 
-        monkeypatch.setattr(turn, "socket", Interrupting())
-        asked = threading.Event()
-        answer = Reply(asked.set)
-        zookeeper.freeze()  # it answers once the caller is out, and nobody can take the answer in between
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                wire.send(GetData(zk_path, None), answer)
-        finally:
-            zookeeper.thaw()
-        assert asked.wait(20)
-        assert isinstance(answer.error, ConnectionLoss)
-        assert client.retry(client.get, zk_path)[0] == b"data"
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        for n in range(40):
+            with zookeeper.client() as client:
+                node = client.create(f"{zk_path}-{n}", b"data", ephemeral=True)
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.001, 0.005))
+                    while True:
+                        assert read(client, node) == b"data"
+                with contextlib.suppress(ConnectionLoss):  # where a strike has kept the turn from being given back
+                    assert read(client, node) == b"data"
+                eventually(lambda client=client: client.connected)
+            assert not zk.exists(node)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 class Peer:
@@ -302,9 +299,9 @@ class Peer:
         return got
 
 
-def reply(xid: int, data: bytes) -> bytes:
+def reply(xid: int, data: bytes, error: int = 0) -> bytes:
     """Return the reply to a read of a node with these data."""
-    body = struct.pack("!iqi", xid, 7, 0) + struct.pack("!i", len(data)) + data + bytes(68)
+    body = struct.pack("!iqi", xid, 7, error) + struct.pack("!i", len(data)) + data + bytes(68)
     return struct.pack("!i", len(body)) + body
 
 
@@ -368,6 +365,88 @@ def test_a_server_that_replies_to_nothing(size: int | None, in_thread: InThread)
         with pytest.raises(ConnectionDropped, match="replied to nothing"):
             served.result(20)
         assert time.monotonic() - began >= 1.2 / 3
+
+
+def test_stop_while_a_server_stands_still() -> None:
+    """It returns in time, although large requests are under way, which nobody takes."""
+    with Server() as server, server.client(timeout=2) as client:
+        client.create("/node")
+        read(client, "/node")
+        server.freeze()
+        for _ in range(12):
+            client.set_async("/node", bytes(900_000))
+        began = time.monotonic()
+        client.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_requests_without_end(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
+    """Replies have their turn, however fast the program makes requests."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        done, until = [0], time.monotonic() + 1.5
+
+        def ask() -> None:
+            while time.monotonic() < until:
+                client.get_async(zk_path).rawlink(lambda _: done.append(1))
+
+        for thread in [in_thread(ask) for _ in range(3)]:
+            thread.result(60)
+        assert len(done) > 300
+
+
+def test_authentication_under_way(zookeeper: Server) -> None:
+    """Its reply reaches the program, if kazoo has sent the request before the library came."""
+    with zookeeper.client() as client:
+        zookeeper.freeze()
+        try:
+            asked = client.add_auth_async("digest", "me:secret")
+            eventually(lambda: client._pending)
+            Transport.of(client).nudge()
+            eventually(lambda: not client._pending)
+        finally:
+            zookeeper.thaw()
+        assert asked.get(timeout=20) is True
+
+
+def test_a_write_that_a_server_refuses_at_once(in_thread: InThread) -> None:
+    """One that only reads does so ahead of the replies to earlier reads: each has its own reply."""
+    with Peer() as peer:
+        peer.serve(in_thread)
+        first, write, last = (
+            Asked(peer.client, each)
+            for each in (GetData("/node", None), SetData("/node", b"", -1), GetData("/n", None))
+        )
+        one, two, three = (peer.request() for _ in range(3))
+        peer.far.sendall(reply(two, b"", NotReadOnlyCallError.code) + reply(one, b"one") + reply(three, b"three"))
+        assert bytes(first.get()[0]) == b"one"
+        assert bytes(last.get()[0]) == b"three"
+        with pytest.raises(NotReadOnlyCallError):
+            write.get()
+
+
+def test_an_error_that_kazoo_does_not_know(in_thread: InThread) -> None:
+    """It costs the connection; kazoo then fails the request."""
+    with Peer() as peer:
+        served = peer.serve(in_thread)
+        Asked(peer.client, GetData("/node", None))
+        peer.far.sendall(reply(peer.request(), b"", -7_000))
+        with pytest.raises(ConnectionDropped, match="does not know"):
+            served.result(20)
+        assert len(peer.client._pending) == 1
+
+
+def test_the_last_request_of_all(in_thread: InThread) -> None:
+    """Nothing is sent behind the request to end the session."""
+    with Peer() as peer:
+        peer.client._queue.extend([(CloseInstance, None), (GetData("/node", None), Reply(None))])
+        peer.serve(in_thread)
+        xid = peer.request()
+        peer.far.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            peer.far.recv(1)
+        peer.far.sendall(reply(xid, b""))
 
 
 def test_a_request_of_the_program_that_has_no_bytes(zk: KazooClient, zk_path: str) -> None:

@@ -28,6 +28,7 @@ LENGTH = struct.Struct("!i")
 REPLY_HEADER = struct.Struct("!iqi")
 DELETED = 2  # a type of events
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
+NOT_READ_ONLY = kazoo_errors.NotReadOnlyCallError.code
 
 
 class ReplyReader:
@@ -64,6 +65,10 @@ class ReplyReader:
         """Begin to read a new connection."""
         self._received.clear()
         self.closed = False
+        # kazoo has sent these, on a connection that is older than this.
+        for entry in [entry for entry in list(self._parts.pending) if entry[2] == AUTH_XID]:
+            self._parts.pending.remove(entry)
+            self.pending_auths.append(entry)
 
     def end(self) -> None:
         """Hand the requests that have no reply to kazoo, which fails them all."""
@@ -117,6 +122,13 @@ class ReplyReader:
         A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
         """
         pending = self._parts.pending
+        if error == NOT_READ_ONLY:
+            # A server that only reads refuses a write at once, ahead of the replies to earlier reads.
+            for entry in [entry for entry in list(pending) if entry[2] == xid]:
+                pending.remove(entry)
+                pending.appendleft(entry)
+        if error and error not in kazoo_errors.EXCEPTIONS:
+            raise kazoo_errors.ConnectionDropped(f"a reply has an error that kazoo does not know: {error}")
         if not pending or pending[0][2] != xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request, reply, _ = pending[0]

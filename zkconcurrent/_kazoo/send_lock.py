@@ -1,18 +1,24 @@
 """The right to send on a connection: callers take turns with kazoo's connection thread, which never waits for long.
 
 A caller that keeps its turn is suspended, with a signal handler or a finalizer on top of it, which may wait for the
-connection thread. A caller that was interrupted in its turn has sent an unknown part of its request.
+connection thread. A caller that is interrupted in its turn leaves nothing in doubt: a message joins the others in one
+step, and what the system has taken of them is recorded in the step that sends it.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
-
-from kazoo import exceptions as kazoo_errors
+from collections.abc import MutableSequence
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 # How often the connection thread waits for a turn, and how many seconds each time.
 TURN_TRIES, TURN_TRY = 10, 0.02
+
+Entry: TypeAlias = "tuple[Any, Any, int]"
+"""A request that was sent and has no reply yet, as kazoo notes it: the request, its reply, its number."""
 
 
 class SendLock:
@@ -24,13 +30,9 @@ class SendLock:
         direct: callers may send. TLS has one state for both directions, so callers send on plain sockets only.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: the thread whose turn it is, unless it is the connection thread.
-        sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
-            was sent.
-        unsent: requests that the next request of their step will take along, or bytes that had no room in the socket's
-            buffer.
     """
 
-    __slots__ = ("direct", "lock", "owner", "sending", "session", "socket", "unsent")
+    __slots__ = ("_noted", "_outgoing", "direct", "lock", "owner", "session", "socket")
 
     def __init__(self, sock: socket.socket, session: int, *, direct: bool) -> None:
         self.socket = sock
@@ -38,22 +40,53 @@ class SendLock:
         self.direct = direct
         self.lock = threading.Lock()
         self.owner: int | None = None
-        self.sending = False
-        self.unsent = b""
+        # The messages, how many bytes of them each send has taken, and the number of the last request among them.
+        self._outgoing: tuple[bytes, list[int], int] = b"", [], 0
+        # The request that is being added.
+        self._noted: Entry | None = None
 
     def acquire(self, tries: int = TURN_TRIES) -> bool:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
 
         Args:
             tries: how often to wait for it.
-
-        Raises:
-            ConnectionDropped: it is unknown what the last caller sent.
         """
         # It waits many times, but briefly: if the process was stopped, its callers go on before this gives up on them.
-        if not (self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))):
-            return False
-        if self.sending:
-            self.lock.release()
-            raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
-        return True
+        return self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for the next request of their step, or for room in the socket's buffer."""
+        messages, sent, _ = self._outgoing
+        return len(messages) - sum(sent)
+
+    def add(self, message: bytes, entry: Entry, pending: MutableSequence[Entry]) -> None:
+        """Put a request behind what is unsent, and note it among those without a reply."""
+        if (left := self._noted) is not None and left[2] != self._outgoing[2]:
+            # An interrupt struck here before the message of that request was added.
+            with suppress(ValueError):
+                pending.remove(left)
+        # R1: the reply may come before `send` returns.
+        self._noted = entry
+        pending.append(entry)
+        self.add_message(message, entry[2])
+        self._noted = None
+
+    def add_message(self, message: bytes, xid: int) -> None:
+        """Put a message behind what is unsent."""
+        messages, sent, _ = self._outgoing
+        self._outgoing = messages[sum(sent) :] + message, [], xid
+
+    def send(self) -> None:
+        """Send what is unsent, as far as there is room; kazoo made the socket non-blocking.
+
+        Raises:
+            OSError: the socket is broken.
+        """
+        messages, sent, _ = self._outgoing
+        # `suppress` would cost more, on every request.
+        try:  # noqa: SIM105
+            # R4: no signal handler runs between the system call and the record of what it has taken.
+            sent.extend(map(self.socket.send, (memoryview(messages)[sum(sent) :],)))
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass

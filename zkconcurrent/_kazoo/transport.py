@@ -6,16 +6,14 @@ same thread, until the connection breaks or the client is closed: it sends what 
 and events, and pings. The replies to the program's own requests, and events for its watchers, go to kazoo's methods.
 
 On plain sockets with kazoo's own threads, a caller sends its request itself, which takes a third less processor time.
-Three rules keep requests and replies in step, and kazoo's thread alive:
+Two rules keep requests and replies in step, and kazoo's thread alive:
 
-* A caller sends only while it has the `SendLock`, and only while kazoo's queue is empty.
-* If a caller was interrupted while sending, it is unknown what was sent. So the connection is dropped before the next
-  reply is taken.
+* A caller sends only in its `SendLock`, and only while kazoo's queue is empty.
 * The connection thread waits only a moment for a caller's turn. A caller that keeps its turn longer is suspended: a
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so the code on top of a caller cannot stop the client for good.
 
-No thread waits for room in the socket. What has no room stays in `SendLock.unsent`, and goes out when there is room.
+No thread waits for room in the socket. What has no room stays in the `SendLock`, and goes out when there is room.
 The requests of one step of a recipe go out in one system call: each but the last is only left in `unsent`, which the
 next request takes along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send
 it. With TLS, and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
@@ -73,6 +71,7 @@ XIDS = 2**31 - 1
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
 MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
+MOST_AT_ONCE = 100  # requests
 # How often in each session timeout the connection thread checks whether a ping is due.
 LOOKS = 6
 # After QUIET_LOOKS without a request it pings. After DEAF_LOOKS in which a reply was awaited and no byte came, it drops
@@ -110,6 +109,8 @@ class Transport:
         # How many looks there were since a request was sent; and, since a byte came, how many at which a reply was
         # awaited.
         self._quiet = self._deaf = 0
+        # The last request of all has been sent.
+        self._closing = False
         # How many bytes the other end had not taken at the last look.
         self._untaken = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
@@ -186,33 +187,19 @@ class Transport:
         try:
             send_lock.owner = me
             # With that much unsent, kazoo's thread waits for room.
-            if (
-                self._send_lock is not send_lock
-                or parts.queue
-                or send_lock.sending
-                or len(send_lock.unsent) > READ_SIZE
-            ):
+            if self._send_lock is not send_lock or parts.queue or send_lock.unsent > READ_SIZE:
                 return False
             if reply.session not in (None, send_lock.session):
                 # kazoo's thread refuses the request, in its turn.
                 return False
-            send_lock.sending = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = parts.pending, (request, reply, xid)
-            # R1: the reply may come before `send` returns.
-            pending.append(entry)
-            send_lock.unsent += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+            send_lock.add(REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body, entry, pending)
             # The connection may have been lost meanwhile, and this entry may have come too late to fail with the
             # others.
             if not (lost := self._send_lock is not send_lock) and not more:
                 self._quiet = 0
-                # `suppress` would cost more, on every request.
-                try:  # noqa: SIM105
-                    # This does not wait, as kazoo made the socket non-blocking.
-                    send_lock.unsent = send_lock.unsent[send_lock.socket.send(send_lock.unsent) :]
-                except BlockingIOError:
-                    pass
-            send_lock.sending = False
+                send_lock.send()
         except OSError as error:
             # The socket is broken. kazoo's thread will find that, and all requests fail.
             raise_interrupt(error)
@@ -287,6 +274,7 @@ class Transport:
             # kazoo sent on this connection before the transport was there.
             self._xids = itertools.count(parts.xid)
         self.reader.begin()
+        self._closing = False
         self._quiet = self._deaf = 0
         poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
         self._send_lock = send_lock = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
@@ -296,12 +284,14 @@ class Transport:
             while not self.reader.closed:
                 self._send_queued(send_lock)
                 if self._renewal.wanted and self._renew_if_idle(send_lock):
-                    return [], [], []
-                come, woken = poll.wait(look_at - monotonic(), to_write=bool(send_lock.unsent))
+                    # kazoo then calls `_send_request`, which does nothing, and waits for the new socket.
+                    return [pipe], [], []
+                more = parts.queue and not self._closing and send_lock.unsent <= READ_SIZE
+                come, woken = poll.wait(0.0 if more else look_at - monotonic(), to_write=send_lock.unsent > 0)
                 if woken:
                     pipe.recv(READ_SIZE)
                 if come:
-                    self._receive(sock, send_lock)
+                    self._receive(sock)
                 if monotonic() >= look_at:
                     look_at = monotonic() + pause
                     self._look(send_lock)
@@ -326,11 +316,14 @@ class Transport:
         self.opening.addresses.note_lost()
 
     def _send_queued(self, send_lock: SendLock) -> None:
-        """Send the requests of kazoo's queue, and what callers have left unsent, as far as there is room."""
+        """Send the next requests of kazoo's queue, and what callers have left unsent, as far as there is room.
+
+        Replies have their turn, too, however fast the program adds requests.
+        """
         parts = self.parts
-        while parts.queue and len(send_lock.unsent) <= READ_SIZE:
+        for _ in range(MOST_AT_ONCE):
             refuse_of_other_sessions(parts)
-            if not parts.queue:
+            if not parts.queue or self._closing or send_lock.unsent > READ_SIZE:
                 break
             request, reply = parts.queue[0]
             closes = request is CloseInstance
@@ -350,26 +343,25 @@ class Transport:
                     # Look at the new head of the queue: it may be the last request of all.
                     continue
                 xid = AUTH_XID if request.type == Auth.type else next(self._xids) % XIDS + 1
+                self._connection.logger.debug("Sending request(xid=%s): %s", xid, request)
                 parts.queue.popleft()
-                (self.reader.pending_auths if xid == AUTH_XID else parts.pending).append((request, reply, xid))
-                self._write(send_lock, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
+                pending = self.reader.pending_auths if xid == AUTH_XID else parts.pending
+                message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+                send_lock.add(message, (request, reply, xid), pending)
+                self._closing = closes
         if send_lock.unsent:
-            with self._sending(send_lock):
-                self._write(send_lock)
+            # In one call: at each, other threads take the interpreter's lock for some milliseconds.
+            with self._sending(send_lock, closes=self._closing):
+                self._send(send_lock)
 
-    def _write(self, send_lock: SendLock, message: bytes = b"") -> None:
-        """Send a message behind what is unsent; in the turn of this thread."""
-        self._quiet = 0
-        send_lock.unsent += message
-        large = len(send_lock.unsent) > LARGE
+    def _send(self, send_lock: SendLock) -> None:
+        """Send what is unsent; in the turn of this thread."""
+        self._quiet, unsent = 0, send_lock.unsent
         try:
-            sent = send_lock.socket.send(send_lock.unsent)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return
+            send_lock.send()
         except OSError as error:
             raise kazoo_errors.ConnectionDropped(f"socket connection error: {error}") from None
-        send_lock.unsent = send_lock.unsent[sent:]
-        self.large.parts += large
+        self.large.parts += LARGE < unsent > send_lock.unsent
 
     @contextlib.contextmanager
     def _sending(self, send_lock: SendLock, *, closes: bool = False) -> Iterator[None]:
@@ -399,7 +391,8 @@ class Transport:
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
         if parts.read_only or (self._quiet >= QUIET_LOOKS and self._untaken <= LARGE):
             with self._sending(send_lock):
-                self._write(send_lock, REQUEST_HEADER.pack(8, PING_XID, PingInstance.type))
+                send_lock.add_message(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), PING_XID)
+                self._send(send_lock)
             awaits = True
         self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
         if self._deaf > DEAF_LOOKS:
@@ -408,14 +401,11 @@ class Transport:
             parts.rw_server = found
             raise RWServerAvailable
 
-    def _receive(self, sock: socket.socket, send_lock: SendLock) -> None:
+    def _receive(self, sock: socket.socket) -> None:
         """Take what has come."""
         if (come := receive(sock, READ_SIZE)) is None:
             return
         self._deaf = 0
-        # If the turn is not free, a caller is sending now.
-        if send_lock.sending and send_lock.acquire(0):
-            send_lock.lock.release()
         self.reader.take(come)
 
     def _renew_if_idle(self, send_lock: SendLock) -> bool:
