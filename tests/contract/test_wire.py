@@ -227,6 +227,7 @@ def test_interrupted_at_every_line_of_sending(error: type[BaseException], zookee
         assert read(client, zk_path) == b"data"
 
 
+@pytest.mark.fault(143)
 def test_interrupted_by_signals(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """Wherever one strikes a caller, nothing is in doubt: the next replies are right, and `stop` ends the session."""
 
@@ -380,6 +381,7 @@ def test_stop_while_a_server_stands_still() -> None:
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.fault(49)
 def test_requests_without_end(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
     """Replies have their turn, however fast the program makes requests."""
     with zookeeper.client() as client:
@@ -396,6 +398,7 @@ def test_requests_without_end(zookeeper: Server, zk_path: str, in_thread: InThre
         assert len(done) > 300
 
 
+@pytest.mark.fault(49)
 def test_authentication_under_way(zookeeper: Server) -> None:
     """Its reply reaches the program, if kazoo has sent the request before the library came."""
     with zookeeper.client() as client:
