@@ -85,10 +85,10 @@ def azk(zk: KazooClient, request: pytest.FixtureRequest) -> Iterator[KazooClient
     yield zk
     import asyncio
 
-    from zkconcurrent.aio._connect import finish
+    from zkconcurrent.aio._connect import await_background_calls
 
     # On a thread of its own: the loop of this one belongs to the plugin that runs the tests.
-    finishing = threading.Thread(target=lambda: asyncio.run(finish(zk)))
+    finishing = threading.Thread(target=lambda: asyncio.run(await_background_calls(zk)))
     finishing.start()
     finishing.join()
 
