@@ -74,16 +74,16 @@ class DeadlockEdge(NamedTuple):
     """One edge of a deadlock: a thread or task that waits, and what it waits for.
 
     Attributes:
-        path: the full path of the queue in which it waits.
+        path: the full path of the queue in which the thread or task waits.
         waiter: the name of the node with which it waits.
         blocker: the name of the node that it waits for, which belongs to the thread of the next edge; for the last
             edge, to the thread of the first.
         host: the waiter's host, according to its node.
         pid: the waiter's process id, according to its node.
         thread: the name of the waiting thread or task, according to its node.
-        age: how many seconds it has waited.
-        hard: whether the blocker is a holder; otherwise it is a waiter ahead of this one.
-        label: the `label` of the lock with which it waits, if it has one.
+        age: how many seconds the waiter has waited.
+        hard: whether the blocker is a holder; otherwise it only waits ahead in the queue.
+        label: the `label` of the lock object with which the waiter waits, if that object has one.
     """
 
     path: str

@@ -1,7 +1,8 @@
 """Celery: `Beat`, a scheduler that may run on several machines, and `Once`, a task that runs once at a time.
 
 `pip install 'zkconcurrent[celery]'`. The server's URL is the app's setting `zkconcurrent_url`, or otherwise the
-environment variable ZKCONCURRENT_URL. Each process opens its client at first use, so a worker's opens after its fork.
+environment variable ZKCONCURRENT_URL. Each process opens its client at first use, so a worker opens its own after its
+fork.
 
 In Celery's words, a beat sends the entries of a schedule when they are due. Whether an entry is due follows from its
 `last_run_at`, the time when it was last sent. Celery's own scheduler keeps these times in a file of one machine, so two
@@ -231,7 +232,7 @@ class Once(celery.Task):
         path: the path of its lock, with fields for its arguments, as for `synchronized`. Unless given, it is
             `/celery/<app>/once/<name of the task>`, followed by each argument.
         once_per: the length of a period, in seconds, as for `zkconcurrent.once_per`; None sets no period.
-        until_success: whether only runs that have succeeded count; otherwise each start counts.
+        until_success: whether only a run that has succeeded uses up its period; otherwise each start does.
     """
 
     path: str | None = None
@@ -241,7 +242,7 @@ class Once(celery.Task):
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make a task that is skipped while an equal one runs."""
-        # Not in `__init__`: a task class may define its own, without calling its base's, as Celery's base has none.
+        # Not in `__init__`: a task class may define an `__init__` that calls no base's, as Celery's base has none.
         self: Self = super().__new__(cls)
         # Replace `run`, as Celery's own `autoretry_for` does: a `__call__` would hide the request from `run`.
         run = self._run_now = self.run
@@ -299,8 +300,8 @@ class Once(celery.Task):
                 if mine is None or owner.label != mine:
                     return self._skip(busy)
                 if patience:
-                    # Its worker lives, and the broker has delivered the task again. Skipping it would count as a
-                    # success with the result None, and would start the next task of a chain before the other run ends.
+                    # The other run's worker lives, and the broker has delivered the task again. Skipping it would count
+                    # as a success with the result None, and would start the next task of a chain before that run ends.
                     self._skip(busy)
                     raise Ignore(str(busy)) from None
                 # A dead worker's session ends within its timeout plus one tick.

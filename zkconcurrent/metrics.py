@@ -43,7 +43,7 @@ Scope: TypeAlias = KazooClient | BasePath | None
 """The scope of a measurement: a client, or what lies below a namespace; None stands for all clients of the process."""
 
 
-# Each is equal to itself alone, which makes it a fast key.
+# Instruments are compared by identity, which makes them fast keys.
 @dataclass(frozen=True, eq=False)
 class Instrument:
     """One metric.
@@ -267,7 +267,7 @@ class Recorder:
         # R4: each of these changes is made in one step.
         if (counted := self._present.get(key)) is None:
             counted = self._present.setdefault(key, set())
-        # The acquire may not have waited.
+        # An acquire that did not wait leaves nothing to remove.
         if present is (one in counted):
             return
         (counted.add if present else counted.discard)(one)
@@ -295,7 +295,7 @@ class Recorder:
         """Return the current values of all instruments that are observed, by the values of their attributes."""
         only = [ref() for ref in self._only]
         living: list[Any] = living_sessions()
-        # In a forked child, the parent's clients do not count.
+        # In a forked child, the parent's clients are left out.
         sessions = [each for each in living if not each.forked and (not only or each in only)]
         return self._active(sessions) | _clients(sessions)
 

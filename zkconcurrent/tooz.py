@@ -63,7 +63,7 @@ def _as_tooz() -> Iterator[None]:
 
 
 def _end_quietly(leading: AbstractContextManager[Term]) -> None:
-    """End a term, if it has begun and has not ended; suppress its errors, as the caller raises its own."""
+    """End a term, if it has begun and has not ended; suppress its errors, as the caller raises another error."""
     with suppress(Exception):
         leading.__exit__(None, None, None)
 
@@ -84,7 +84,7 @@ class DriverLock(locking.Lock):
         self._lock = ObjectLock(self._client, f"/locks/{_named(name)}", driver.held)
 
     def acquire(self, blocking: bool = True, shared: bool = False, timeout: float | None = None) -> bool:
-        """Acquire the lock; the errors are those of tooz's `Lock.acquire`.
+        """Acquire the lock; raise the same errors as tooz's `Lock.acquire`.
 
         Args:
             blocking: whether to wait; a number is a timeout.

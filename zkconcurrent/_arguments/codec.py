@@ -162,7 +162,7 @@ def decoded(codec: Codec[T], data: bytes, path: str) -> T:
 def equal(codec: Codec[T], found: T, data: bytes, value: T) -> bool:
     """Return whether `value` is encoded as `data`, or is equal to `found`, which was decoded from `data`.
 
-    The bytes count, too: the same bytes, decoded twice, may give unequal values, such as NaN, or objects of a class
+    Equal bytes are enough: the same bytes, decoded twice, may give unequal values, such as NaN, or objects of a class
     without `__eq__`. The bytes are compared first, as comparing two arrays may raise an error.
     """
     # If the codec refuses the value, the bytes were not made from it.

@@ -10,10 +10,10 @@ LONGEST = 2000
 # Most programs need none of these patterns, so none is compiled before its use.
 # ZooKeeper's own rule (PathUtils): no control, surrogate or private-use characters, and none from U+FFF0 to U+FFFF.
 _FORBIDDEN = "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
-# ZooKeeper counts in UTF-16, where each of these is two surrogates.
+# ZooKeeper checks names in UTF-16, in which each of these characters is two surrogates.
 _TWO_OF_UTF_16 = "[\U00010000-\U0010ffff]"
 
-# The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
+# The path separator, the mark of an escape, and the characters that ZooKeeper (which checks names in UTF-16) refuses.
 _ESCAPED = "[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]"
 _ESCAPE = b"%([0-9A-F]{2})"
 

@@ -75,7 +75,7 @@ class Template:
         if "{" in (spec or ""):
             raise ValueError(f"the template {self._text!r} has a field in the format of {{{name}}}")
         form = (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-        # This finds the syntax errors that would show only in use.
+        # Find the syntax errors that would otherwise show only in use.
         try:
             string.Formatter().get_field(name, (), {argument: _Anything()})
             if conversion:
@@ -195,7 +195,7 @@ def _of_date(value: datetime.date) -> datetime.date:
     return datetime.date(value.year, value.month, value.day)
 
 
-# The scalar types, and the function that makes each plain; the first match counts. An IntEnum counts as an int, and a
+# The scalar types, and the function that makes each plain; the first match is used. An IntEnum counts as an int, and a
 # StrEnum as a str, since they are equal to those.
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,

@@ -72,7 +72,7 @@ class Client(KazooClient):  # type: ignore[misc]
         survive: the outage that a hold must survive, in seconds; None if the library chooses.
         margin: by how much a lease is shorter than the session timeout, as a fraction of the timeout.
         max_request: the largest request, in bytes.
-        log_waits_after: how long a wait for a lock or permit lasts before it is logged, in seconds; None: never.
+        log_waits_after: how long a wait for a lock or permit lasts before it is logged, in seconds; None for never.
     """
 
     def __init__(

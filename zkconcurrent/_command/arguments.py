@@ -184,7 +184,7 @@ def _check_run(found: argparse.Namespace) -> None:
     if found.until_success and found.once_per is None:
         _refuse("--until-success needs --once-per")
     if found.status_fd is not None:
-        # Imported here: other systems lack it, and there the command must still report that it needs POSIX.
+        # Imported here: only POSIX has it, and elsewhere the command must still report that it needs POSIX.
         import fcntl
 
         try:

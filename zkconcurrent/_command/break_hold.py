@@ -51,7 +51,7 @@ def break_hold(found: Namespace) -> int:
     # Other readers, or holders of other permits, may rightly hold with a lower token.
     beside = holder.mode in ("read", "permit")
     late = f"with the token {holder.token}" if beside else f"whose token is below {holder.token + 1}"
-    # Said first: the write to standard output may fail.
+    # Write this message first: the write to standard output may fail.
     say(f"{holder.whole_name()} may still be at work: end it, too" if broken else _GONE)
     write(f"{'broken' if broken else 'gone'}: {escaped(holder.node)}; refuse writes {late}\n")
     return 0
@@ -61,7 +61,7 @@ def _holder(found: Namespace, report: TreeReport) -> tuple[PathReport, Contender
     """Return the primitive, and its hold to break.
 
     Raises:
-        CommandError: there is no hold to break, or none with the given token; or the command line does not say which.
+        CommandError: there is no hold to break, or none with that token; or the command line does not say which hold.
     """
     held = [(primitive, each) for primitive in report.primitives for each in primitive.holders]
     if not held and report.of_kazoo:

@@ -1,4 +1,4 @@
-"""`doctor`: checks, on a machine where programs run, what in a service would make their locks fail or slow.
+"""`doctor`: checks, on a machine where programs run, what in a service would make their locks fail or be slow.
 
 Each check is a line with a level and what to do. The levels are `ok`, `warn` (it works but is not as it should be, or
 it can't be checked) and `fail` (a program would get an error, or its lock would not exclude others). The checks only
@@ -36,7 +36,7 @@ _PATIENCE_OF_LOCK = 30.0
 _LONGEST_REPLY = 1 << 20  # bytes
 # At most this many unusable paths get a line of their own.
 _MOST = 20
-# In seconds: with NTP, any machine's clock is more accurate than this.
+# In seconds: with NTP, no machine's clock is wrong by more.
 _MOST_AHEAD = 1.0
 _REFUSED = "not in the whitelist"
 
@@ -48,8 +48,8 @@ class Finding(NamedTuple):
         name: what was checked.
         level: `OK`, `WARN` or `FAIL`.
         text: what was found.
-        remedy: what to do; empty if nothing.
-        value: the finding as a number or a word, for programs; None if it is neither.
+        remedy: what to do; empty if nothing needs to be done.
+        value: for programs, the finding, if it is a number or a word; otherwise None.
     """
 
     name: str

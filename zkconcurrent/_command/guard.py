@@ -30,7 +30,7 @@ _POLL = 0.5  # seconds
 _GROUP_POLL = 0.05  # seconds
 _LEFT_AFTER = 1.0  # seconds
 _MOST_NAMES = 5
-# Python ignores these from its start; the command must not inherit that.
+# Python ignores these signals from its start; the command must not inherit that.
 _OF_PYTHON = {signal.SIGPIPE, getattr(signal, "SIGXFSZ", signal.SIGPIPE)}
 
 
@@ -337,7 +337,7 @@ def _exec(command: list[str], environment: dict[str, str]) -> NoReturn:
         OSError: the command can't be executed.
     """
     if not command[0]:
-        # Python would raise a ValueError.
+        # For an empty name, Python would raise a ValueError.
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     try:
         os.execvpe(command[0], command, environment)

@@ -262,7 +262,7 @@ def _held_outside() -> list[tuple[str, str, str]]:
         return []
 
 
-# The exit code for each kind of error; the first match counts. A loss may be noticed just before the mark of
+# The exit code for each kind of error; the first match is used. A loss may be noticed just before the mark of
 # `--once-per` is written, or before the command begins.
 _ENDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Exit], ...] = (
     (zkconcurrent.WaitCancelledError, Exit.NOT_ACQUIRED),

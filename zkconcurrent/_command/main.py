@@ -13,7 +13,7 @@ from importlib import import_module
 
 from .outcome import CommandError, Exit, die_of, lacks_threads, say, settle_streams
 
-# The module and the function of each command, if they are not named after it.
+# The module and the function of each command whose module or function has a different name.
 _ELSEWHERE = {"break": ("break_hold", "break_hold"), "show": ("ls", "show")}
 
 
@@ -37,10 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(str(error))
         return error.code
     except KeyboardInterrupt as error:
-        # Python's own KeyboardInterrupt has no argument; one from a command may carry another signal.
+        # Python's own KeyboardInterrupt has no argument; one that a command raises may carry another signal.
         return die_of(*error.args or (signal.SIGINT,))
     except BrokenPipeError:
-        # End quietly, by this signal, as other programs do whose reader is gone.
+        # End quietly, by SIGPIPE, as other programs do when their reader is gone.
         return die_of(signal.SIGPIPE)
     except Exception as error:
         if lacks_threads(error):

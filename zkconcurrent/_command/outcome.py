@@ -110,7 +110,7 @@ class Outcome:
         outcome: how the run ended, in a word.
         signal: the signal that ended the command, or made `run` give up; 0 if none did.
         waited: how many seconds the run waited for the lock; None if it did not acquire it.
-        held: how many seconds the run held the lock; None if it did not.
+        held: how many seconds the run held the lock; None if it never held it.
         tokens: the fencing tokens, by path.
         cause: why the lock was lost: the value of a `LossCause`, `lease_ending` or `unknown`; None if it was not lost.
     """

@@ -1,9 +1,9 @@
 """Find, signal and end the processes below this one, whatever they have done to get away.
 
 On Linux a *subreaper* is the parent of all orphans below it. So daemons that have left the process group and the
-session of the command are still found, and once this process has no child, none of them is left. Other systems have no
-subreaper: there, only the process group of the command is seen. If /proc is missing, or shows another namespace, as
-after `unshare --pid --fork` alone, this process waits for orphans, but can't find them.
+session of the command are still found, and once this process has no child, no process below it is left. Other systems
+have no subreaper: there, only the process group of the command is seen. If /proc is missing, or shows another
+namespace, as after `unshare --pid --fork` alone, this process waits for orphans, but can't find them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def end_with_parent() -> None:
 
 
 def wait_for_any(descriptors: Iterable[int], seconds: float) -> set[int]:
-    """Wait at most `seconds` until some descriptors can be read, or their other ends are closed; return these."""
+    """Wait at most `seconds` until some descriptors can be read, or their other ends are closed; return those."""
     # Not `select`, which accepts no descriptor above 1023: this process may have inherited that many.
     poll = select.poll()
     for each in descriptors:
@@ -113,7 +113,7 @@ def first_environment() -> dict[str, str]:
 
 
 def descendants(pid: int = 0) -> list[int]:
-    """Return the descendants of a process, on Linux, parents first; by default those of this process."""
+    """Return the descendants of a process (by default, this one) on Linux, parents first."""
     children: dict[int, list[int]] = {}
     for child, parent, _ in living():
         children.setdefault(parent, []).append(child)
@@ -164,7 +164,7 @@ def signal_all(group: int, number: int) -> bool:
     """Send a signal to a process group (0: none), and to all other processes below this one.
 
     Returns:
-        Whether one of them is another user's, and got no signal.
+        Whether one of these processes is another user's, and so got no signal.
     """
     refused = False
     # To the system, group 0 is the caller's own.

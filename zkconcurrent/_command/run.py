@@ -49,11 +49,11 @@ _AGAIN = 0.05  # seconds
 SPARE, MOST_SPARE = 1 / 30, 1.0
 # The time from TERM to KILL is at most this part of the session timeout.
 MOST_PATIENCE = 1 / 4
-# These do not end the wait for the lock: by default, they end no program.
+# These signals do not end the wait for the lock: by default, they end no program.
 _HARMLESS = {signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
-# These stop a job.
+# These signals stop a job.
 _STOPS = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
-# These can't be caught, come from a fault of this very process, or have a disposition that Python sets.
+# These signals can't be caught, come from a fault of this very process, or have a disposition that Python sets.
 _NOT_PASSED_ON = {
     getattr(signal, f"SIG{name}", signal.SIGKILL)
     for name in (
@@ -78,7 +78,7 @@ def run(found: Namespace) -> int:
         if error.code != Exit.NOT_ACQUIRED:
             say(str(error))
         elif found.conflict_exit_code is not None:
-            # Like `flock`, which says nothing either.
+            # As with `flock`, there is no message.
             outcome.code = found.conflict_exit_code
     if found.status_fd is not None and not can_write(found.status_fd):
         # All work is done, so a signal may end the wait for a reader.
@@ -200,7 +200,7 @@ class _Run:
         if self._woken in ready:
             with suppress(BlockingIOError):
                 signals = [number for number in os.read(self._woken, 4096) if number]
-        # Signals first: if one came before the grant, no command may start.
+        # Signals first: if a signal came before the grant, the command must not start.
         for number in signals:
             self._on_signal(number)
         while self._posts:
@@ -402,8 +402,8 @@ class _Run:
             return
         if number == signal.SIGTSTP or not _may_lend():
             if number != signal.SIGTSTP and is_orphaned(os.getpgrp()):
-                # The kernel sends SIGHUP to a stopped job that has lost its shell. Without it, the command would stop
-                # again and again, as fast as it can.
+                # The kernel sends SIGHUP to a stopped job that has lost its shell. Without SIGHUP, the command would
+                # stop again and again, as fast as it can.
                 self._line.send("signal", signal.SIGHUP)
                 time.sleep(_AGAIN)
             else:
@@ -429,7 +429,7 @@ class _Run:
         self._release()
 
     def _release(self) -> None:
-        """Begin to release the lock, and first to mark a success that counts; limit how long this may take."""
+        """Begin to end the hold: mark a success, with `--until-success`, and then release; limit the time for both."""
         if self.phase == "ending":
             return
         self.phase = "ending"
@@ -447,7 +447,7 @@ def _note(number: int, frame: object) -> None:
 
 
 def _say_aside(message: str) -> None:
-    """Write a message on another thread: standard error may not be read, as when a pager waits for a key."""
+    """Write a message on another thread: standard error may block, as when a pager waits for a key."""
     # If no thread can be started, the message is left out.
     with suppress(RuntimeError):
         threading.Thread(target=say, args=(message,), daemon=True).start()

@@ -66,7 +66,7 @@ def check_connected(client: KazooClient) -> None:
     """Check that the client is connected.
 
     Raises:
-        CommandError: it is not, or the server refuses the credentials.
+        CommandError: it is not connected, or the server refuses the credentials.
     """
     _check_accepted(client)
     if not client.connected:

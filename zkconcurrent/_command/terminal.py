@@ -11,7 +11,7 @@ BOLD, RED = "\x1b[1m", "\x1b[31m"
 _NORMAL = "\x1b[m"
 # In characters: a name may have a million, and would make each line of a table that wide.
 _WIDEST = 300
-# No column is made narrower than this.
+# In characters: the least width to which a column is narrowed.
 _NARROWEST = 8
 _BETWEEN = "  "
 

@@ -39,7 +39,7 @@ def repeat(
         read: returns a new report; it is called with the previous report, at first with None.
         text: returns the lines that show a report.
         seconds: the time between the beginnings of two readings.
-        title: the first line on a terminal; if it is None, a terminal too gets each changed report below the last.
+        title: the first line on a terminal; if None, each changed report goes below the last, even on a terminal.
     """
     before: T | None = None
     reached = True

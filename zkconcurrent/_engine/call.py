@@ -58,7 +58,7 @@ class Call:
         tickets: the tickets begun in this call; `abandon` discards them.
         given_up: in the wait of a condition, the ticket of the hold that the wait releases. `abandon_by_loop` discards
             this ticket too.
-        part_of: a weak reference to the `Calls` to which this call belongs; None if there is none.
+        part_of: a weak reference to the `Calls` to which this call belongs; None if it stands alone.
         wake: ends the call's sleep; see `wait_loops`.
         deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
             thread's call.
@@ -68,7 +68,7 @@ class Call:
         max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for no
             limit.
         patience: until when the present recipe, or the last one, may wait.
-        refused: the path of the container that the servers have refused to make; None if there is none.
+        refused: the path of the container that the servers have refused to make; None if they have refused none.
         story: what is reported to listeners about the acquire that it makes; None without listeners.
         long_wait: the wait for a lock or permits that is logged if it lasts long.
         check: when to search for a deadlock around the wait, if the waiting owner holds something.

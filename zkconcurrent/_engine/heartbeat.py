@@ -7,7 +7,7 @@ time that `Lease.due` computes; while it only waits, every third of the session 
 a long one; and while a waiter or a new hold needs the connection's first proof, as soon as that can prove something.
 
 In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
-older request that a later proof needs. The first of these after a grant also sets a watch on the node of the hold. So
+older request that a later proof needs. The first beat after a grant also sets a watch on the node of the hold. So
 the client learns at once that an operator has deleted the node, or that a client asks the holder to let go; if the lock
 has `on_revoke`, that watch is set at the grant. Without nodes, the heartbeat is a `sync`, as often as the proofs of
 waiters, in place of kazoo's ping. So the first hold finds a request old enough to prove its lease.
@@ -47,7 +47,7 @@ SHORTEST_PAUSE = 0.01  # seconds
 MOST_ASKED = 1000
 # The size of a multi without its checks.
 MULTI_BYTES = 9
-# How many nodes one multi checks. It takes about twice as long as a multi that checks a single node.
+# How many nodes one multi checks. Such a multi takes about twice as long as one that checks one node.
 NODES_PER_MULTI = 100
 
 
@@ -113,7 +113,7 @@ class Heartbeat:
         return self._cut or (bool(self._unanswered) and now - self._sent > self._client.timeout / 6)
 
     def beat(self, now: float) -> float:
-        """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
+        """Send what is due; cut a connection on which a reply is overdue. The keeper calls it while connected.
 
         A connection that is slow, or has many replies or a large one to deliver, is kept: on a new one, all these
         replies would have to be requested again.
@@ -249,7 +249,7 @@ class Heartbeat:
         if isinstance(reply.error, kazoo_errors.NoNodeError):
             self.note_deleted(ticket)
         elif isinstance(reply.error, kazoo_errors.ThrottledOpError):
-            # The next beat reads it.
+            # The next beat reads the node.
             ticket.watched = False
         elif reply.error is None and reply.value[0] == REVOKED:
             version = reply.value[1].version
@@ -326,7 +326,7 @@ class Heartbeat:
         )
 
     def _note_result(self, ticket: Ticket, result: object) -> bool:
-        """Note the result for a node; return whether the node is missing, or may not be read."""
+        """Note the result for a node; return whether the node is missing or unreadable."""
         if isinstance(result, kazoo_errors.NoNodeError):
             self._client.registry.mark_missing(ticket)
             self._client.wake_keeper()

@@ -99,7 +99,7 @@ def owned_by(owner: int) -> Iterator[Hold]:
         if each.alive:
             yield each
         else:
-            # It was lost.
+            # The hold was lost.
             holds.pop(each.ticket.prefix, None)
 
 
@@ -109,7 +109,7 @@ class Possession(NamedTuple):
     Attributes:
         mode: what it is, in a word.
         token: its fencing token, or the creation zxid of its node.
-        owner: the thread or task that has it; None if it is the client's.
+        owner: the thread or task that has it; None if it belongs to the client.
         held_for: how many seconds it has lasted.
     """
 
@@ -463,8 +463,8 @@ class PathState:
                 if self.handoff is not None:
                     self.handoff.wake_next()
                 self.session.keeper.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
-            # R3: the listeners are notified even if the keeper has reported the loss, as an interrupt may have struck
-            # between the two.
+            # R3: notify the listeners even if the keeper has reported the loss: an interrupt may have cut an earlier
+            # call short here.
             listeners = hold.loss.listeners
         for listener in listeners:
             listener.note_loss()

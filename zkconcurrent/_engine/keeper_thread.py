@@ -36,8 +36,8 @@ class Keeper:
         over: the keeper is to end, as in a forked child.
         client: the session.
         thread: the number of its thread; 0 before it runs.
-        at_work: the same number during a turn, otherwise None. In a turn, finalizers are the only code of the program
-            that runs; no heartbeat is sent until they return.
+        at_work: the number of its thread during a turn, otherwise None. In a turn, finalizers are the only code of the
+            program that runs; no heartbeat is sent until they return.
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
@@ -139,7 +139,7 @@ class Keeper:
                 # R2: at its exit, the interpreter waits until `to_start` is empty.
                 self.to_start.popleft()
         if self.to_start:
-            # The heartbeat does not wait for the others: the keeper starts them later.
+            # The heartbeat does not wait for the other threads: the keeper starts them later.
             self.client.wake_keeper()
 
     def _abandon_deserted_calls(self) -> None:

@@ -112,8 +112,8 @@ class LocalHandoff:
     def _is_open(self) -> bool:
         if self._is_asking():
             return False
-        # R4: a copy, as a signal handler may release one meanwhile. A loop, as `any` would take longer, and this runs
-        # several times a cycle.
+        # R4: a copy, as a signal handler may release a hold meanwhile. A loop, as `any` would take longer, and this
+        # method runs several times a cycle.
         for hold in list(self._holds.values()):  # noqa: SIM110
             if hold.alive:
                 return False

@@ -118,8 +118,8 @@ def _request(
 def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
     """Ask the leader whether a ticket's session lives: it has refused a `multi` as if the session were over.
 
-    If the session lives, and the connection is still the same, the session is a local one: only its own server knows
-    it, and that server may not upgrade it. A single create would get the error of a local session at once.
+    If the session lives, and the connection is still the same, it is a local session: only its own server knows it,
+    and is not allowed to upgrade it. A single create would get the error of a local session at once.
 
     Raises:
         SessionExpired: the session is over.
@@ -207,7 +207,7 @@ def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
 def _detach(call: RunningCall, step: op.DetachTicket) -> Steps[None]:
     call.tickets.remove(step.ticket)
     return
-    # This makes it a generator, as in the next function.
+    # The `yield` makes the function a generator, as in the next function.
     yield
 
 
@@ -282,7 +282,7 @@ def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
         link.get(ahead, reply, on_event)
         return reply
 
-    # The connection thread calls these two as the replies come, in order with the events: see `way`.
+    # The connection thread calls these functions as the replies come, in order with the events: see `way`.
     def own_read(reply: HandledReply) -> None:
         found = None if reply.error is not None else reply.value[1].ephemeralOwner
         ticket.watched = link.connection if found else False

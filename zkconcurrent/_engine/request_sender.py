@@ -30,7 +30,7 @@ class RunningCall(Protocol):
         tickets: the tickets that the call has begun.
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
-        refused: the path of the container that the servers have refused to make; None if there is none.
+        refused: the path of the container that the servers have refused to make; None if they have refused none.
         story: what is reported to listeners about the acquire that the call makes; None without listeners.
     """
 
@@ -156,7 +156,7 @@ def node(_step: object, replied: tuple[bytes | None, Any]) -> op.Node:
 
 
 def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | None, int]:
-    """Return a node, or None if there is none, and the zxid of that state."""
+    """Return a node, or None if it does not exist, and the zxid as of which this is true."""
     found, zxid = replied
     return None if found is None else node_of(found), zxid
 

@@ -18,8 +18,8 @@ from .client_state import ClientState
 
 SPARES = 1_000
 SPARE_FOR = 60.0  # seconds
-# The most deletes under way at a time. A heartbeat's reply comes behind the replies to these, and the lease can't wait
-# for long.
+# The most deletes under way at a time. A heartbeat's reply comes behind the replies to these deletes, and the lease
+# can't wait for long.
 TOGETHER = 100
 
 Spare = tuple[str, int]

@@ -23,7 +23,7 @@ from .client_state import ClientState
 LINGER = 0.25  # seconds, at least
 # A watch that could not be removed, as it is still needed or a server is busy, is looked at again after this time.
 AGAIN = 2.0  # seconds
-# If more paths than this are left, none lingers.
+# If more than this number of paths are left, no path lingers.
 MOST_LINGERING = 1_000
 TOGETHER = 100  # paths
 
@@ -39,11 +39,11 @@ class Watches:
     def __init__(self, client: ClientState, watcher: Watcher) -> None:
         self._client = client
         self._watcher = watcher
-        # The paths that linger, as in `Registry.left`.
+        # The paths that linger, with values as in `Registry.left`.
         self._idle: dict[str, bool] = {}
-        # The paths whose watches are to be removed, also as in `Registry.left`.
+        # The paths whose watches are to be removed; values as in `Registry.left`.
         self._due: dict[str, bool] = {}
-        # The paths to look at again later, as in `Registry.left`.
+        # The paths to look at again later; values as in `Registry.left`.
         self._later: dict[str, bool] = {}
         self._looked_at = self._later_at = self._sent_at = -math.inf
         self._unanswered: set[HandledReply] = set()

@@ -34,7 +34,7 @@ SHARES = 4
 # In seconds: how long to wait for a resolver if the last addresses are known.
 RESOLVER_PATIENCE = 0.1
 RESOLVE_AGAIN = 0.5  # seconds
-# Each error of TLS contains this.
+# The message of each TLS error contains this.
 OF_TLS = "(_ssl.c:"
 WHY_NO_TLS = (
     "the servers may demand a certificate of the client (certfile), as they do by default, which is valid today and "

@@ -39,7 +39,7 @@ class LargeMessages:
         self._parts = parts
         self._opening = opening
         self.length = self.parts = 0
-        # When that reply began to pass.
+        # When the large reply began to pass.
         self._since = 0.0
         # At the last look: how many bytes the other end of the connection had not taken, and the value of `parts`.
         self._untaken = self._seen = 0

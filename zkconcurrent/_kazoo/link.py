@@ -192,7 +192,7 @@ class Link:
 
     @property
     def connection(self) -> object:
-        """An object that identifies the present connection, or the last one; None if that is older than this."""
+        """An object that identifies the present connection, or the last one; None if it is older than the transport."""
         return self.transport.opening.handshake
 
     def begin_connection(self) -> Lease | None:
@@ -220,7 +220,7 @@ class Link:
         Args:
             run: the function.
             name: the thread's name, as stack dumps and debuggers show it: its work, and the path.
-            daemon: whether the interpreter does not wait for it at exit.
+            daemon: whether the interpreter exits without waiting for it.
         """
         threading.Thread(target=run, name=f"zkconcurrent {name}", daemon=daemon).start()
 

@@ -49,8 +49,8 @@ class Opening:
         on_old_timeout: called on kazoo's thread once `old_timeout` is known.
         addresses: where the servers are, and what came of the last attempts to connect.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
-        sasl_replies: how many replies the present SASL handshake has had; None if there is no such handshake.
-        until: when the present request of a handshake must be answered, by the monotonic clock; None if there is none.
+        sasl_replies: how many replies the present SASL handshake has had; None outside of a SASL handshake.
+        until: when the present request of a handshake must be answered, by the monotonic clock; None between requests.
     """
 
     def __init__(self, parts: PrivateParts) -> None:
@@ -89,11 +89,11 @@ class Opening:
 
     @property
     def timeout_unknown(self) -> bool:
-        """Whether the session timeout of a connection that is older than this is still unknown."""
+        """Whether the session timeout of a connection that is older than this object is still unknown."""
         return self.negotiated is None and self._parts.client.client_state in CONNECTED_STATES
 
     def note_old_timeout(self, timeout: float) -> None:
-        """Take the session timeout of a connection older than this, on kazoo's thread, after the handshake."""
+        """Take the session timeout of a connection older than this object; on kazoo's thread, after the handshake."""
         if self.negotiated is None:
             self.old_timeout = timeout
             self.on_old_timeout()
@@ -209,7 +209,7 @@ class Opening:
             Exception: the handler's timeout.
         """
         if self.until is None:
-            # kazoo's thread reads a reply on a connection that is older than this.
+            # kazoo's thread reads a reply on a connection that is older than this object.
             return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
         handler, sock, got = self._parts.connection.handler, self._parts.socket, b""
         if self.sasl_replies is not None and length == LENGTH_SIZE:

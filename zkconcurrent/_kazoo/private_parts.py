@@ -99,7 +99,7 @@ class PrivateParts:
     def __init__(self, client: KazooClient) -> None:
         self.client = client
 
-    # Each of these reads without a Python frame: a caller looks here several times for each request.
+    # Each attribute is read without a Python frame, as a caller reads several of them for each request.
     connection: Any = _part("client._connection")
     routine: Any = _part("client._connection._connection_routine")
     socket: Any = _part("client._connection._socket")

@@ -21,7 +21,7 @@ class Reply:
     Attributes:
         on_success: a function that records what a success proves, before any thread learns of the success.
         sent: when the request was handed over to be sent.
-        session: the only session in which the request may be sent; None if any will do.
+        session: the only session in which the request may be sent; None if any session will do.
         wake: called once the reply is done. None if another request of the same step follows at once: this request goes
             out with that one, and gets its reply first.
     """
@@ -58,7 +58,7 @@ class Reply:
 class HandledReply(Reply):
     """The reply to one request, with a function to call. It is done once the function has returned, or failed for good.
 
-    It must not be done earlier, as something else may wake the waiting thread, which then looks.
+    The reply must not be done earlier, as something else may wake the waiting thread, which then looks at it.
 
     Args:
         then: the function; it never raises into kazoo's thread.

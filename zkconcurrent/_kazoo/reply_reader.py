@@ -26,7 +26,7 @@ from .watches import OF_DATA, event_tables, is_of_library, request_table
 LENGTH = struct.Struct("!i")
 # The request's number, the zxid, and the error.
 REPLY_HEADER = struct.Struct("!iqi")
-DELETED = 2  # a type of events
+DELETED = 2  # an event type
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 NOT_READ_ONLY = kazoo_errors.NotReadOnlyCallError.code
 
@@ -65,7 +65,7 @@ class ReplyReader:
         """Begin to read a new connection."""
         self._received.clear()
         self.closed = False
-        # kazoo has sent these, on a connection that is older than this.
+        # kazoo has sent these, on a connection that is older than this reader.
         for entry in [entry for entry in list(self._parts.pending) if entry[2] == AUTH_XID]:
             self._parts.pending.remove(entry)
             self.pending_auths.append(entry)

@@ -51,7 +51,7 @@ class SendLock:
         Args:
             tries: how often to wait for it.
         """
-        # It waits many times, but briefly: if the process was stopped, its callers go on before this gives up on them.
+        # Wait many times, but briefly: if the process was stopped, the callers go on before this gives up on them.
         return self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))
 
     @property

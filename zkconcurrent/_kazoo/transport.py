@@ -21,7 +21,7 @@ it. With TLS, and with kazoo's handler for gevent or another one, callers put th
 One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin a new series
 on each connection; but the server tells the changes of a session apart by their numbers, and changes of the last
 connection may still be on their way. A reply to any but the oldest request costs the connection; in kazoo it would end
-the connection thread, and the client for good. The soak has seen such replies after a leader had stood still.
+the connection thread, and the client for good. The soak test saw such replies after a leader had stood still.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from .watches import withdraw_removals
 log = logging.getLogger("zkconcurrent")
 
 READ_SIZE = 65536
-# The length of the rest, the request's number, and its type.
+# The length of the rest of the request, the request's number, and its type.
 REQUEST_HEADER = struct.Struct("!iii")
 XIDS = 2**31 - 1
 # In bytes. A server closes the connection at a request above its jute.maxbuffer, by default 1,048,575.
@@ -87,7 +87,7 @@ class Transport:
         opening: how its connections are opened.
         reader: takes replies and events.
         on_close: called on kazoo's thread before the thread asks for the end of the session.
-        on_renewed: called on kazoo's thread when another connection has taken the place of one older than this.
+        on_renewed: called on kazoo's thread when another connection has replaced one that is older than the transport.
         large: the large requests and replies.
         max_request: how many bytes a request may have.
     """
@@ -140,7 +140,7 @@ class Transport:
             self.send_by_kazoo(request, reply)
 
     def nudge(self) -> None:
-        """Wake kazoo's connection thread if requests wait, or to learn the timeout of a connection older than this.
+        """Wake kazoo's connection thread if requests wait, or to learn the timeout of an older connection.
 
         An interrupt may have kept the byte that wakes the thread from being sent.
         """
@@ -151,7 +151,7 @@ class Transport:
             pipe.wake()
 
     def renew(self) -> bool:
-        """Have a connection that is older than this replaced; see `socket_swap.py`. Return whether it may be."""
+        """Have a connection older than the library replaced, if possible; return whether it is possible."""
         self._renewal.wanted = self._renewal.possible
         if self._renewal.wanted and (pipe := self._wakeup_socket()) is not None:
             pipe.wake()
@@ -245,16 +245,16 @@ class Transport:
         connection.handler.select = self._select
 
     def _select(self, readers: Files, writers: Files, others: Files, timeout: float | None = None) -> Ready:
-        """Serve the open connection, if kazoo waits for that; otherwise wait for files, as in a handshake."""
+        """Serve the open connection if kazoo waits on it; otherwise call kazoo's `select`, as in a handshake."""
         if len(readers) != 2 or readers[1] is not self.parts.read_sock:
             return self._handler.select(readers, writers, others, timeout)  # type: ignore[no-any-return]
         if self.opening.negotiated is None:
-            # The connection is older than this. kazoo passes its session timeout to `_send_request`.
+            # Connected before the transport was there: have kazoo pass its read timeout to `_send_request`.
             return [readers[1]], [], []
         return self._serve()
 
     def _send_request(self, read_timeout: float, _connect_timeout: float) -> None:
-        """Note the session timeout of a connection that is older than this: kazoo has it in local variables only."""
+        """Note the session timeout of a connection older than the transport: only kazoo's local variables have it."""
         self.opening.note_old_timeout(read_timeout * 1.5)
 
     def _read_socket(self, _timeout: float) -> object:

@@ -76,7 +76,7 @@ class RemoveWatches(_WatchRequest):
 
     Attributes:
         path: the path.
-        kind: the kind of watch. Servers before 3.9 keep a tree's watch as one of kind `DATA` and one of kind
+        kind: the kind of watch. Servers before 3.9 keep a tree's watch as two watches, of the kinds `DATA` and
             `CHILDREN`.
         ours: the watcher that no longer needs it; None for a tree, as kazoo notes no watcher of a tree.
     """

@@ -168,7 +168,7 @@ class Event(NamedTuple):
     Attributes:
         kind: `CREATED`, `DELETED`, `CHANGED` or, for the watchers of its children, `CHILD`.
         path: the node's path.
-        acl: the node's access rights; a client that may not read the node gets no event.
+        acl: the node's access rights; a client without the right to read the node gets no event.
         acl_above: the access rights of the node's parent.
     """
 

@@ -21,7 +21,7 @@ class Limits(NamedTuple):
     Attributes:
         tick: sessions expire at multiples of it.
         shortest: the shortest timeout of a session.
-        longest: the longest timeout.
+        longest: the longest timeout of a session.
         containers: how often empty containers are removed.
     """
 

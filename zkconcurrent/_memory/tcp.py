@@ -159,7 +159,7 @@ class TcpServer:
             # client again at once.
             if error.errno in _SCARCE:
                 time.sleep(_PAUSE)
-            # After any other error, the client is gone again.
+            # Any other error means that the client is gone again.
             return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._serve(client, host)

@@ -212,11 +212,11 @@ class Tree:
         for path in step.paths:
             self._remove(changes.Removed(path), zxid, events)
         session = self.sessions.pop(step.session, None)
-        # A tree that has missed a delete has more nodes of the session than the tree that planned this.
+        # A tree that has missed a delete has more nodes of the session than the tree that planned the change.
         for path in session.paths if session is not None else ():
             self._remove(changes.Removed(path), zxid, events)
 
-    # Keep the order of the steps: a journal numbers them by it.
+    # Keep the order of the steps: a journal identifies each by its place here.
     appliers: ClassVar[dict[type, Callable[..., changes.Stat | None]]] = {
         changes.Made: _make,
         changes.Removed: _remove,
@@ -254,7 +254,7 @@ class _Draft:
         return node
 
     def _alter(self, path: str, node: Node) -> Node:
-        """Return a copy that stands for the node from now on. Both share the children: change only numbers."""
+        """Return a copy that now stands for the node. The copy has the same set of children: change only numbers."""
         altered = self._altered[path] = copy(node)
         return altered
 

@@ -27,7 +27,7 @@ T = TypeVar("T")
 # The longest frame, in bytes: the default of ZooKeeper.
 _LONGEST = 0xFFFFF
 _CONNECTED = 3  # the state in each event
-# It protects as well as ZooKeeper's own secret, which is public, too.
+# This secret protects as well as ZooKeeper's own, which is public, too.
 _SECRET = 0x5DEECE66D5DEECE6
 
 _PING, _AUTH, _SASL, _CLOSE = 11, 100, 102, -11
@@ -195,7 +195,8 @@ class Connection:
         try:
             return read(reader)
         except Malformed:
-            self._service.apply(())  # it takes a zxid, too
+            # A malformed write takes a zxid, too.
+            self._service.apply(())
             raise
 
     def _write(self, opcode: int, reader: Reader) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from .service import Service
 from .wire import Connection
 
-# The last one is not a word of ZooKeeper's.
+# ZooKeeper itself has no `drop`.
 _WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
 # The server behaves like ZooKeeper 3.8.0.
 _VERSION = "3.8.0-memory, zkconcurrent's server for tests"

@@ -44,7 +44,7 @@ from .._runtime.wait_loops import Steps
 from . import event_types as events
 
 Listener: TypeAlias = Callable[[events.LockEvent], object]
-# An acquire that need not wait for a holder takes less than this, if ZooKeeper is in reach.
+# An acquire that need not wait for a holder takes less time than this, if ZooKeeper is in reach.
 _LONG = 1.0  # seconds
 
 

@@ -38,9 +38,9 @@ from .._runtime.this_process import getpid
 
 MODES = {"__READ__": "read", "__WRIT__": "write", "lease": "permit"}
 """The modes of holds, by the role of their nodes without its hyphen; other roles have one mode only."""
-# Only the thread that has acquired one of these can release it.
+# Only the thread that has acquired a primitive of these classes can release it.
 _OWN = ("RLock", "ReadWriteLock")
-# Any thread of its process can release one of these.
+# Any thread of the process can release a primitive of these classes.
 _ANY_THREAD = ("Lock", "Semaphore", "BoundedSemaphore")
 _PACKAGE = __name__.partition(".")[0]
 _MOST_FRAMES = 3
@@ -205,7 +205,7 @@ class Inspection(NamedTuple):
 
     @property
     def waits(self) -> tuple[WaitReport, ...]:
-        """The calls of all clients that wait."""
+        """The waiting calls of all clients."""
         return tuple(wait for client in self.clients for wait in client.waits)
 
     def __str__(self) -> str:
@@ -447,7 +447,7 @@ def dump_on_signal(signum: int, fd: int = 2) -> None:
     dump = _Dump(fd)
     try:
         before = signal.getsignal(signum)
-        # A second call replaces the first.
+        # A second call replaces the handler that the first has set.
         dump.before = before.before if isinstance(before, _Dump) else before
         signal.signal(signum, dump)
     except (ValueError, OSError) as error:

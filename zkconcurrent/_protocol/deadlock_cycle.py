@@ -6,7 +6,7 @@ its waiting node. The data of a waiting node name its owner's holds; nothing sho
 the search goes backwards: from my holds to the nodes that wait for them, to the holds of their owners, and so on. If it
 comes to my own node, there is a deadlock.
 
-* **All are found.** The youngest node of a deadlock closed it. As this node is the last in its queue, none waits behind
+* **All are found.** The youngest node of a deadlock closed it. As this node is the last in its queue, no node is behind
   it: the deadlock's other members wait for a hold of its owner. So it is enough that each waiter whose owner holds
   something searches once, after its create.
 * **One victim.** A search leaves out the holds of younger waiters, which find and end the deadlocks that lead through

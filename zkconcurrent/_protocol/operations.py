@@ -342,9 +342,10 @@ class Wait(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Make the ticket a hold; return whether it is one.
+    """Make the ticket a hold; return whether it is a hold now.
 
-    False if its lease must be proved first, by `ProveLease`, or if its way is no longer clear: then list again.
+    The result is False if its lease must be proved first, by `ProveLease`, or if its way is no longer clear: then list
+    again.
     """
 
     ticket: Ticket

@@ -219,8 +219,8 @@ class Lease:
 
         Args:
             now: the time.
-            doubted: `heard` when this last returned False. Any later proof suffices: on a slow link, none will be
-                better.
+            doubted: `heard` when this method last returned False. Any later proof suffices: on a slow link, no proof
+                will be better.
         """
         if not self.renewed:
             return now < self.end and self.end > self.renewable + self.beat

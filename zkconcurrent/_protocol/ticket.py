@@ -100,7 +100,7 @@ class Ticket:
         story: what the events of its hold report; None if there is no listener.
         limit: how long its hold may last; None for no limit.
         label: the label of the lock that holds it.
-        observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
+        observer: returns the function to call with the ticket when its hold is lost, or None.
     """
 
     name: str | None = None

@@ -1,4 +1,4 @@
-"""The way to a grant: a waiter with one contender in its way may hold as soon as that one is gone, without a listing.
+"""The way to a grant: a waiter with one contender in its way may hold once that contender is gone, without a listing.
 
 A waiter lists its queue again when the node that it watched is gone. It need not do so if its last listing had exactly
 one contender in its way, P. As long as the waiter's own node exists, so does the queue, and the numbers that the server

@@ -38,7 +38,7 @@ deadline would break the barrier when many tasks leave at once, or over slow lin
 a session timeout, the leave ends: the session is over and the party's node is gone, which breaks the barrier as any
 death does.
 
-The action runs outside any recipe, between two such writes. The first marks the state as acting. From then on the other
+The action runs outside any recipe, between two writes of the state. The first marks it acting. From then on the other
 parties do not break the barrier at their deadlines, unless the acting party is gone.
 """
 
@@ -216,10 +216,10 @@ def _enter(party: Party, data: bytes, acting: Collection[str | None]) -> Recipe[
 
 
 def _tidy_up(party: Party) -> Recipe[None]:
-    """Remove the nodes of generations that are over. One that still has a party stays for a later call.
+    """Remove the nodes of generations that are over. A node that still has a party stays for a later call.
 
-    They can't be containers: the server could reap an empty one, its numbers would start again at 0, and no party would
-    notice another that had arrived and left.
+    These nodes can't be containers: the server could reap an empty one, its numbers would start again at 0, and no
+    party would notice another that had arrived and left.
     """
     path = party.view.path
     names = yield op.Children(path, party.ticket)
@@ -299,7 +299,7 @@ def _outcome(party: Party) -> Recipe[int | None]:
 
 
 def _trip(party: Party) -> Recipe[Outcome]:
-    """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
+    """Trip the barrier, or mark it as acting, while all parties are there; None if neither was done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
         # The reply to our own write was lost: the party must run its action now.
@@ -439,7 +439,7 @@ def reset(view: BarrierView) -> Recipe[None]:
 
 
 def _write(view: BarrierView, state: BarrierContent, changed: BarrierContent) -> Recipe[bool]:
-    """Write the state unless another party has written it; False if it has, or may have: the caller then rereads it."""
+    """Write the state unless another party has; False if it has, or may have: the caller then rereads the state."""
     with suppress(op.ConnectionLost):
         if (yield op.SetNode(view.path, changed.data, state.version)):
             view.note(changed)

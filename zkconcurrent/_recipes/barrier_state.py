@@ -107,7 +107,7 @@ class ArrivalIndexes(NamedTuple):
 
     Attributes:
         parties: the number of seats.
-        passed: the seats that were passed on, each by the number of the party that now has it.
+        passed: the seats that were passed on, keyed by the number of the party now in each.
         gone: the parties that have withdrawn without passing on a seat: parties without a seat, and parties that
             withdrew during the action, which stay counted.
         version: the node's version.
@@ -147,7 +147,7 @@ class ArrivalIndexes(NamedTuple):
         return max([self.parties - 1, *self.passed])
 
     def seat(self, number: int) -> int | None:
-        """Return the party's seat; None if it has none."""
+        """Return the party's seat; None if the party has no seat."""
         keeps = number < self.parties and number not in self.passed.values()
         return number if keeps else self.passed.get(number)
 

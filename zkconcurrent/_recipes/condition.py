@@ -89,7 +89,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes, path_check: PathChec
 
 
 def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | None]:
-    """Record that the lock was released, and the waiter's name; None if the waiter was notified already."""
+    """Record the release and the waiter's name; return the waiter's ticket, or None if it was already notified."""
     yield op.MarkDeleted(held)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
     if mine is None:
@@ -130,7 +130,7 @@ def outwait(ticket: Ticket) -> Recipe[bool]:
 def withdraw(ticket: Ticket) -> Recipe[bool]:
     """Stop waiting; return whether another client had already deleted the ticket's node, or may have.
 
-    No deadline bounds this: a notifier would spend a notification on a node that is left behind.
+    No deadline bounds this call: a notifier would spend a notification on a node that is left behind.
     """
     try:
         return (yield op.Delete(ticket.node, ticket)) is not True

@@ -62,7 +62,7 @@ class Tree(NamedTuple):
             children's names.
         users: the folders without data in which each client that uses the primitive has a node: `path` itself, below
             it, or beside it.
-        mine: returns this client's own nodes in the folders of users, which do not count.
+        mine: returns this client's own nodes in the folders of users, which do not count as users.
     """
 
     path: str

@@ -57,7 +57,7 @@ def parse(name: str, node: op.Node) -> Detached | None:
 
 
 def read_first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, op.Node | None, Sequence[str]]]:
-    """Return the name and the node of the first in the queue, None if there is none, and the listing that shows it.
+    """Return the name and node of the first in the queue, both None if the queue is empty, and the listing of it.
 
     A node that is gone when it is read may have been replaced by one with the same number. Then the hold goes on, so
     the queue is listed again. If no node has that number, its contender has left the queue: the node is None.
@@ -177,7 +177,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     Raises:
         NodeGone: the ticket's node is gone.
         SessionExpired: the ticket's session is over, and no node is left.
-        RefusedError: this client may not delete the ticket's node, or may not create the new one.
+        RefusedError: this client is not allowed to delete the ticket's node, or to create the new one.
     """
     assert ticket.name is not None
     path = ticket.path
@@ -247,7 +247,7 @@ def release(path: str, owner: str, held: Detached | None, in_doubt: bool) -> Rec
 
 
 def force_release(path: str, token: int) -> Recipe[bool | None]:
-    """End the hold with that fencing token; return whether it was there, or may have been; None if it has a session."""
+    """End the hold with that token; return whether it was there, or may have been; None if it belongs to a session."""
     in_doubt = False
     while True:
         names = yield from list_queue(path, MUTEX)

@@ -223,7 +223,7 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
             else:
                 duty: list[op.Part]
                 if others:
-                    # The check makes sure that the first of them is there, which will remove `ready`.
+                    # The check makes sure that the first of the other parties is there, which will remove `ready`.
                     duty = [op.Check(f"{path}/{min(others)}")]
                 elif snapshot.open:
                     duty = [op.SetNode(path, snapshot.data, snapshot.version), op.Delete(f"{path}/{READY}")]

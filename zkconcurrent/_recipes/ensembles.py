@@ -5,7 +5,7 @@ The first part of a name is hashed with the name of each ensemble, and the ensem
 
 Each ensemble has a record at the base path. A process may use its list only if it has found, or written, the same
 record on each ensemble, and no process changes a record. So two processes that work and share an ensemble have the same
-list. All processes write in the order of the ensembles' names: of two that begin at once, the second to reach a common
+list. All processes write in the order of the ensembles' names: if two begin at once, the second to reach a common
 ensemble is refused. The records that it has already written stay, as other processes with its list may have found them.
 """
 

@@ -46,7 +46,7 @@ class Member:
         sessions: the sessions in which a create was sent.
         joined: the client was a member once, and no other kind of primitive used the path then.
         beside: the names of all the group's nodes, as listed behind the create.
-        cause: why the node was last lost; None if it never was.
+        cause: why the node was last lost; None if it was never lost.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
@@ -170,7 +170,7 @@ def refuse_foreign_members(path: str, names: Sequence[str]) -> None:
     """Refuse the nodes of other kinds' contenders, which would count as members.
 
     Raises:
-        ForeignNodeError: there is one.
+        ForeignNodeError: there is such a node.
     """
     for name in names:
         if name.startswith("_c_") and (role := role_of(name)) is not None:

@@ -24,7 +24,7 @@ CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
 
 
 def remaining(path: str, count: int, node: op.Node | None, names: Sequence[str]) -> int:
-    """Return how much is left to count down. Children of other names do not count.
+    """Return how much is left to count down. Children with other names are ignored.
 
     Raises:
         ForeignNodeError: the node is not a latch's.

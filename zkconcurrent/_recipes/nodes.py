@@ -111,7 +111,7 @@ class PathCheck:
         self.done = False
 
     def reads(self) -> tuple[op.Children, ...]:
-        """Return the operations that read the path; none if the check is done."""
+        """Return the operations that read the path; no operations once the check is done."""
         return () if self.done else (op.Children(self.path),)
 
     def check_listing(self, listed: Sequence[Sequence[str]]) -> None:
@@ -283,7 +283,7 @@ def give_back(path: str, data: bytes) -> Recipe[None]:
 
 
 def kind_of(data: bytes) -> str | None:
-    """Return the kind of primitive whose node has such data; None if there is none."""
+    """Return the kind of primitive whose node has such data; None if no kind has."""
     return next((kind for kind, mark in _MARKS.items() if re.fullmatch(mark, data, re.DOTALL)), None)
 
 

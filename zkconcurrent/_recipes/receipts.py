@@ -437,7 +437,7 @@ def sweep(mine: str, folder: op.Node, node: op.Node) -> Recipe[None]:
         for path, each in zip(paths, nodes, strict=True)
         if each is not None and each.mtime < node.ctime - UNTOUCHED
     ]
-    # A failure means that one of them is in use; the others are deleted.
+    # A failure means that one of these receipts is in use; the others are deleted.
     with suppress(op.BadVersion, op.NotEmpty):
         if old:
             yield tuple(old)
@@ -471,5 +471,5 @@ def _forget_idle(view: ReceiptPool) -> Recipe[None]:
 
 
 def member_data(label: bytes, count: int) -> bytes:
-    """Return the data of a client's node: a JSON object that says whose it is, and the count."""
+    """Return the data of a client's node: a JSON object that describes the client and has the count."""
     return b'%b, "unfinished": %d}' % (label[:-1], count)

@@ -20,7 +20,8 @@ from .lock import list_queue
 def revoke(path: str, rule: Rule) -> Recipe[int | None]:
     """Ask the holders for whom a contender of this rule waits; return how many were asked.
 
-    None if a holder's node belongs to no session: no client watches such a node, and its data name who may release it.
+    Return None if a holder's node belongs to no session: no client watches such a node, and its data name who may
+    release it.
     """
     names = yield from list_queue(path, rule)
     left = [name for name in holders(names, rule) if rule.exclusive or rule.alone in name]

@@ -52,7 +52,7 @@ from .nodes import PathCheck, foreign_data, lay_out
 
 
 class SemaphoreLayout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits; with None, the existing number counts.
+    """The paths of a semaphore's nodes, and its initial number of permits; None takes the existing number.
 
     `path_check` refuses a path that another kind of primitive uses.
     """
@@ -115,8 +115,8 @@ def acquire(
         queued: the content of our node in the queue; by default `data`.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
-        near_deadline: whether the deadline is near. If so, our wait outlasts the deadline while the free permits
-            suffice for us and the contenders ahead.
+        near_deadline: whether the deadline is near. If so, we wait past the deadline as long as the free
+            permits suffice for us and the contenders ahead.
         too_few: called with the number of permits, after the first read, if fewer exist than we take. If it raises an
             error, the attempt ends.
 
@@ -198,7 +198,7 @@ def read_snapshot(
         at: the semaphore.
         ticket: our ticket, if there is one.
         before: the `sync`.
-        seen: the results of the reads, if they were sent already.
+        seen: the results of the reads, if the reads were sent already.
 
     Raises:
         ForeignNodeError: the path has other nodes.
@@ -280,8 +280,8 @@ def enough(at: SemaphoreLayout, ahead: Sequence[str], free: int, permits: int) -
     """Return whether enough permits will be left for us after all contenders ahead have taken theirs.
 
     A contender ahead that waits for more permits than are free holds us up, so the answer is no. A contender that only
-    tries leaves without permits. If Curator made the first node in the queue, that node counts 0, as its client may
-    already have its lease; any other node of Curator's counts 1.
+    tries leaves without permits. If Curator made the first node in the queue, that node wants 0 permits, as its
+    client may already have its lease; any other node of Curator's wants 1.
     """
     if free < permits or not ahead:
         return free >= permits
@@ -300,7 +300,7 @@ def permits_wanted(data: bytes, curators: int) -> tuple[int, bool]:
 
     Args:
         data: the node's content.
-        curators: the result for a node that Curator made, as its data contain no number.
+        curators: how many permits to assume for a node that Curator made, as its data contain no number.
     """
     try:
         fields = json.loads(data)
@@ -401,7 +401,7 @@ def resize(at: SemaphoreLayout, permits: int) -> Recipe[int]:
     """Set the number of permits, the added ones included; return it.
 
     The write names the version that was read. If another client has resized in between, or may have after a lost reply,
-    our change counts as the earlier one, which the other has overwritten.
+    our change counts as the earlier one, which the other client's has overwritten.
     """
     while True:
         _, node, added = yield op.Sync(at.permits), op.Get(at.permits), op.Children(at.permits)

@@ -171,7 +171,7 @@ class ValueBatch(PendingWrite):
     Attributes:
         leader: the change whose call carries it out.
         changes: the changes.
-        outcomes: the result and the error of each, as last decided.
+        outcomes: the result and the error of each change, as last decided.
         data: the value's data after the changes.
         unchanged: the value as seen when the batch was last decided, if the changes leave it as it is.
         combiner: the `Combiner` in which its changes wait, while the batch is settled.
@@ -265,8 +265,8 @@ def attempt(batch: ValueBatch, *leaving: op.Delete, looked: bool) -> Recipe[bool
 
     Args:
         batch: the batch.
-        leaving: the nodes that the same step deletes.
-        looked: the value was read during the call, so a result that changes nothing counts.
+        leaving: deletes to put in the write's `multi`.
+        looked: the value was read during the call, so a decision to change nothing is final.
 
     Raises:
         NodeGone: a node of `leaving` is gone.

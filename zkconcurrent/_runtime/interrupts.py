@@ -30,7 +30,7 @@ from typing import Any
 
 from .._errors import ClientError
 
-# An error that strikes more often than this does not come from a signal handler, but, say, from too deep a recursion.
+# An error that strikes more times than this comes not from a signal handler but, say, from too deep a recursion.
 TRIES = 100
 # When memory is exhausted, each try would fail at once; during the pause other threads may free some.
 MEMORY_PAUSE = 0.01  # seconds

@@ -52,5 +52,5 @@ def in_listener() -> bool:
 
 _CALLS = call_listeners.__code__
 if hasattr(os, "register_at_fork"):
-    # A forked child has none of these threads, and a thread of its own may have the number of one of them.
+    # A forked child has none of these threads, and a new thread in it may have the number of one of these.
     os.register_at_fork(after_in_child=threads.clear)

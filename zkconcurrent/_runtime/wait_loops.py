@@ -152,7 +152,7 @@ def _send_or_end(call: Resumable, steps: Steps[object], woken: bool) -> float | 
 
 
 def end_early(call: Resumable, why: WhyEnd) -> bool:
-    """End a call with an error, unless something else has ended it; return whether this did. Runs on any thread."""
+    """End a call with an error, unless something else has; return whether this call did. Runs on any thread."""
     # R4: another thread, or an interrupt, may end the wait at the same moment.
     ended = vars(call).setdefault("why_end", why) is why
     call.wake()

@@ -38,7 +38,7 @@ class Dict(MapBase, MutableMapping[str, V]):
     read. While no server is in reach, reads return the last known values, and `stale` is True. Once a server is in
     reach again, reads wait until the entries have been listed again.
 
-    Iteration is weakly consistent, like that of `ConcurrentHashMap`: it shows the keys that exist when it begins, never
+    Iteration is weakly consistent, as in a `ConcurrentHashMap`: it shows the keys that exist when it begins, never
     raises because of a change, and may or may not show later changes.
 
     Layout:

@@ -110,7 +110,7 @@ class Lock(RevocableLock):
             LockLostError: the hold was lost. Or the caller has acquired nothing, and another thread has lost a hold
                 that no `with` block there will end. The call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
-            RefusedError: this client may not delete the lock's node; the library keeps trying.
+            RefusedError: this client is not allowed to delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
         """
         core = self._lock_core

@@ -200,7 +200,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         Raises:
             LockLostError: a hold was lost. The call does nothing else to a lock whose hold is lost.
             RuntimeError: the caller does not hold one of its locks.
-            RefusedError: a client may not delete its node; the library keeps trying.
+            RefusedError: a client is not allowed to delete its node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
         """
         calls = Calls(self._session)

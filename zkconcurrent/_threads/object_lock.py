@@ -87,7 +87,7 @@ class ObjectLock:
         insist(lambda: self._drop(level, core.mine()))
 
     def release(self) -> bool:
-        """Release this object's newest level or, if the calling thread has acquired any, that thread's newest.
+        """Release the calling thread's newest level of this object or, if it has none, the object's newest.
 
         Returns:
             Whether there was a level; False in a forked child, where the holds are the parent's.

@@ -156,12 +156,12 @@ class Job:
 
 
 def decide_run(job: Job, lock: LockBase) -> Turn:
-    """Decide whether a job is to run, with its lock held; see `Job.take_turn`."""
+    """Decide whether a job is to run; the caller holds the job's lock. See `Job.take_turn`."""
     return wait(*job.take_turn(core_of(lock)))
 
 
 def succeed(job: Job, lock: LockBase) -> None:
-    """Record that a job has succeeded, with its lock held, if only successful runs count."""
+    """Record a job's success if only successful runs count; the caller holds the job's lock."""
     if job.until_success:
         wait(*job.succeeded(core_of(lock)))
 

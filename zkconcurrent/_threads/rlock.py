@@ -111,7 +111,7 @@ class RLock(RevocableLock):
             LockLostError: the hold was lost; the call changes nothing else. Each level needs one `release()`, which
                 raises this.
             RuntimeError: this thread does not hold the lock.
-            RefusedError: this client may not delete the lock's node; the library keeps trying.
+            RefusedError: this client is not allowed to delete the lock's node; the library keeps trying.
             ClientError: the process was forked; the hold belongs to its parent.
         """
         core = self._lock_core

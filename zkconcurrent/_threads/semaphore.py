@@ -332,7 +332,7 @@ class Semaphore(LockBase):
             ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
             LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
                 has lost some. The call acknowledges the loss of up to `n` permits, and changes nothing else.
-            RefusedError: this client may not delete a permit's node; the library keeps trying.
+            RefusedError: this client is not allowed to delete a permit's node; the library keeps trying.
             ClientError: the process was forked; the permits belong to its parent.
         """
         core = self._lock_core
@@ -405,7 +405,7 @@ class Semaphore(LockBase):
     # -- the extras ----------------------------------------------------------------------------------------------
 
     def hold_count(self) -> int:
-        """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
+        """Return how many permits the caller has taken and not given back. Lost permits do not count. Sends nothing."""
         self._session.expired_holds.end_past_lease()
         me = self._identity()
         return sum(hold.alive and hold.owner == me for hold in self._lock_core.all())

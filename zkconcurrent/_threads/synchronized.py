@@ -69,7 +69,7 @@ class DecoratedCalls:
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
-        """The signature of the function. While a pickle is read, the function may not have its defaults yet."""
+        """The signature of the function. While a pickle is read, the function might not have its defaults yet."""
         return inspect.signature(self.function)
 
     def call(self, args: Args, kwargs: KwArgs) -> Any:
@@ -262,9 +262,9 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
 
     The lock is the `RLock` at the path, so functions with the same path may call each other. Fields are those of
     `str.format`: arguments by name, with `.attribute`, `[item]`, `!r` and `:format`; at most one field between two
-    slashes. `self`, `cls` and arguments with defaults count too. Each value is escaped, one to one: no value leads
-    outside the template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds
-    an existing lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
+    slashes. `self`, `cls` and arguments with defaults can be fields too. Each value is escaped, one to one: no value
+    leads outside the template, and two values have the same path only if they have the same text. `@synchronized(lock)`
+    holds an existing lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
 
     A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
     datetime or Decimal. Equal values of one type give the same path: a Decimal counts without trailing zeros, an aware
@@ -403,7 +403,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
 
 def name_of(function: Function) -> str:
-    """Return the name of a function for messages."""
+    """Return a function's name, for messages."""
     return getattr(function, "__qualname__", repr(function))
 
 

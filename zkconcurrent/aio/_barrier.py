@@ -27,10 +27,10 @@ class Barrier(PrimitiveTwin):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has already tripped,
-    or a thread is running the action, the cancelled party still counts, and the others pass. The cancelled call ends
-    when it is decided whether the party leaves, or after a third of the session timeout. If ZooKeeper is out of reach,
-    the call ends at once, and the party leaves after the reconnect; if its session ends first, the barrier breaks. The
-    threads and tasks of all processes can be parties.
+    or a thread is running the action, the cancelled party still counts as arrived, and the others pass. The cancelled
+    call ends when it is decided whether the party leaves, or after a third of the session timeout. If ZooKeeper is out
+    of reach, the call ends at once, and the party leaves after the reconnect; if its session ends first, the barrier
+    breaks. The threads and tasks of all processes can be parties.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.

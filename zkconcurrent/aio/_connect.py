@@ -83,8 +83,8 @@ async def _connected(url: str, **options: Any) -> AsyncIterator[Client]:
 
 
 async def _start(client: Client, start: Callable[..., None]) -> None:
-    # The thread takes it when the client has started, or the task when it gives up. Whoever comes second stops the
-    # client.
+    # The thread takes the turn when the client has started; the task takes it when it gives up. Whichever comes
+    # second stops the client.
     turn = [True]
 
     def run() -> None:

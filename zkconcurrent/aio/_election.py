@@ -119,7 +119,7 @@ class Election(PrimitiveTwin):
     async def run(self, func: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait until this candidate leads, and await an async function; return its result. The term ends with the call.
 
-        Errors are those of the function and of `lead`. If the term is lost, `lead` cancels the function.
+        It raises the errors of the function and of `lead`. If the term is lost, `lead` cancels the function.
 
         Raises:
             ValueError: the function is not callable.
@@ -175,7 +175,7 @@ class Election(PrimitiveTwin):
         return await resolve(core.wait(timeout, lambda hold: Term(core, hold)))
 
     async def leader(self) -> Candidate | None:
-        """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips."""
+        """Return the leader, read from the server; None if no candidate leads. Cost: 3 reads, in 2 round trips."""
         return await self._core.leader()  # type: ignore[no-any-return]
 
     async def candidates(self) -> list[Candidate]:
@@ -183,7 +183,7 @@ class Election(PrimitiveTwin):
         return await self._core.candidates()  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:
-        """Yield the leader, at once and then after each change of the leader or its data; None if there is none."""
+        """Yield the leader, at once and then after each change of the leader or its data; None if none leads."""
         seen: tuple[Leader] | None = None
         while True:
             seen = await self._core.follow(seen)

@@ -58,7 +58,7 @@ class Lock(PlainLock):
     """`asyncio.Lock` for every process that opens the same path.
 
     One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
-    `zkconcurrent.Lock`; the two exclude each other on the same path.
+    `zkconcurrent.Lock`. On the same path, objects of the two classes exclude each other.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.

@@ -63,7 +63,7 @@ class _LossCallback:
     """A method that a loop calls on a loss, while the method's object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
-        over: the method will no longer be called.
+        over: whether the method will no longer be called.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

@@ -299,7 +299,7 @@ class Claim(_queue_base.BaseClaim[T]):
 
     Attributes:
         item: the claimed item.
-        attempts: how often it was claimed; this time counts, and so do the claims of killed consumers.
+        attempts: how often the item was claimed, including this claim and the claims of killed consumers.
         fencing_token: a number that is greater for a later claim of the same item.
     """
 

@@ -36,7 +36,7 @@ class _ReadWriteLockCore(Tasks, _rwlock.ReadWriteLock):
 class ReadWriteLock(PrimitiveTwin):
     """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
-    Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on the same path.
+    Otherwise it is a `zkconcurrent.ReadWriteLock`. On the same path, objects of the two classes exclude each other.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.

@@ -44,7 +44,7 @@ class LockedByTask(LockedBy):
 class synchronized(LockedByTask):  # noqa: N801 - as wrapt has it
     """Decorate an `async def` so that each call holds a lock: `@aio.synchronized(zk, "/users/{user.id}")`.
 
-    Templates, values and paths are those of `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
+    Templates, values and paths are as for `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
     coroutine functions with the same path may await each other in one task. `@aio.synchronized(lock)` holds an existing
     lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` holds the lock
     for a block.

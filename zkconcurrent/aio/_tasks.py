@@ -197,7 +197,7 @@ class Background:
             self._worker.start(_spawn, self._work)
         except BaseException:
             with suppress(ValueError):  # it runs already
-                # Otherwise a later call would also begin this one, which the caller may have repeated.
+                # Otherwise the thread of a later call would also run this call, which the caller may have repeated.
                 self._left.remove(begun)
                 pending.call.abandon()
             raise
@@ -219,7 +219,7 @@ class Background:
             del session, pending, completion
 
     def _why_end(self, session: Session, path: str) -> ClientError | None:
-        """Return the error that ends a call which would keep the interpreter from exiting; None to go on."""
+        """Return the error that ends a call which would keep the interpreter from exiting; None if it may go on."""
         if session.link.connected or not waits_for_library():
             self._exits_by = math.inf
             return None

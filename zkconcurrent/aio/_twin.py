@@ -116,7 +116,7 @@ class PrimitiveTwin(Twin):
 
     def __init__(self, core: object) -> None:
         super().__init__(core)
-        # For each kind of query, when the last one began, and its completion.
+        # For each kind of query: when the last query began, and its completion.
         self._queries: dict[str, tuple[float, Completion]] = {}
 
     @property
@@ -343,7 +343,7 @@ class LockBase(Acquirable[Held], PrimitiveTwin):
     def locked(self) -> bool:
         """Return whether the lock is held, as last seen; asks the leader in the background, at most once a second.
 
-        A hold of this process counts at once. `fetch_locked()` waits for the reply.
+        A hold of this process shows at once. `fetch_locked()` waits for the reply.
         """
         if self._held_here():
             return True

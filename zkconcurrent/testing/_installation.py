@@ -19,8 +19,8 @@ from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
 
-# These pick a server's jars, with a logging library, and those that Curator adds, from hundreds. A ZooKeeper 3.9 needs
-# netty's jars if `zookeeper.sessionRequireClientSASLAuth` is set.
+# From hundreds of jars, these patterns pick a server's, with a logging library, and those that Curator adds.
+# A ZooKeeper 3.9 needs netty's jars if `zookeeper.sessionRequireClientSASLAuth` is set.
 _SERVER = re.compile(
     r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
     r"|slf4j-api|slf4j-simple|log4j-api|log4j-core|log4j-slf4j2-impl"

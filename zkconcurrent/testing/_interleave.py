@@ -40,7 +40,7 @@ def interleave(
 
     Args:
         choose: takes the indexes of the calls that can go on, and returns one of them.
-        calls: the calls.
+        calls: the functions to call, each on a thread of its own.
         locks: all locks, of all clients, for which the calls may wait, even briefly. Each must be a fair `Lock` or
             `RLock`, or belong to a fair `ReadWriteLock`, and no other program may use it.
 

@@ -84,7 +84,7 @@ def try_ports(start: Callable[[], None]) -> None:
 def in_use(port: int) -> bool:
     """Return whether another process keeps a server from listening on a loopback port."""
     with socket.socket() as probe:
-        # A server sets this, too. So the last server's closed connections, which linger for a minute, do not count.
+        # A server sets this option, too: the last server's closed connections, which linger for a minute, are ignored.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

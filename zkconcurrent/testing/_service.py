@@ -56,7 +56,7 @@ class Service(ABC):
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
         entered, known, until = session, False, monotonic() + PATIENCE
-        # If the client reconnected before the close, that cut off the second connection, and `entered` is None.
+        # If the client reconnected before the close, it cut off the second connection, and `entered` is None.
         while entered is None or entered[0] == session[0]:
             try:
                 with self.client(client_id=session) as second:

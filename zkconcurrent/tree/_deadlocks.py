@@ -4,8 +4,8 @@ It lists all queues below the path, reads the data of their nodes, and makes a s
 its owner's holds. Anything else that a search asks for is read during the search. If a search meets a waiter outside of
 the path, another search begins at that waiter, as only the youngest member's search finds a ring. In the end, the
 queues of all suspected rings are listed once more, after a `sync`: what both listings contain was there at one instant
-between the two, so every ring that is reported existed. The waits that a search can't judge are reported beside the
-rings, for a person to judge.
+between the two listings, so every ring that is reported existed. The waits that a search can't judge are reported
+beside the rings, for a person to judge.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class DeadlockMember:
         session: its session, as the `session` of a `Contender`.
         held_path: the path of its hold for which the previous member waits; None if the previous member only waits
             behind it in a queue.
-        held_node: the name of the hold's node at that path; None if there is none.
-        token: the fencing token of that hold; 0 if there is none.
+        held_node: the name of the hold's node at that path; None if there is no such hold.
+        token: the fencing token of that hold; 0 if there is no such hold.
     """
 
     edge: DeadlockEdge
@@ -121,7 +121,7 @@ def find_deadlocks(client: KazooClient, path: str = "/", *, timeout: float = 30.
     call.
 
     Cost:
-        That of `inspect`. If a deadlock is suspected, its queues are listed once more, a quarter of a second later.
+        The cost of `inspect`. If a deadlock is suspected, its queues are listed once more, a quarter of a second later.
 
     Args:
         client: from `connect`; or any `kazoo.client.KazooClient` that is started.

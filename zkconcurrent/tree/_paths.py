@@ -75,7 +75,7 @@ class TreeReport:
         primitives: the primitives that a client holds or waits for, sorted by path. A path has two if it has
             contenders of two kinds, which do not exclude each other.
         unusable: the paths at which an acquire would raise an error, or will soon, each with the reason.
-        unreadable: the paths that this client may not read.
+        unreadable: the paths that this client is not allowed to read.
         of_kazoo: the paths that kazoo's own recipes use, each with the number of kazoo's nodes there, which do not
             show which client holds.
         is_whole: whether all was read; False if there are nodes below the levels that were asked for.
@@ -159,7 +159,7 @@ class _Listing(NamedTuple):
         return [] if self.kind in ("Semaphore", "Queue") else holders(self.names, self.rule)
 
     def mode(self) -> str | None:
-        """Return the mode of all contenders; None if their names show it."""
+        """Return the mode that all contenders have; None if each node's name shows its own mode."""
         if self.kind == "Queue":
             return _LINES.get(self.folder.rpartition("/")[2], "claim")
         return "permit" if self.kind == "Semaphore" else None
@@ -203,7 +203,7 @@ class Scan:
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """The paths that this client may not read."""
+        """The paths that this client is not allowed to read."""
         return tuple(path for path, error in self._errors.items() if isinstance(error, kazoo_errors.NoAuthError))
 
     def report(self, primitives: Sequence[PathReport]) -> TreeReport:
@@ -292,8 +292,8 @@ class Scan:
     def _sort(self, node: str, names: Sequence[str]) -> tuple[list[_Listing], list[str]]:
         """Return a node's contenders, by kind, and the other children. Call it for the node above first.
 
-        This library refuses two kinds on one path, but other libraries do not. The two kinds do not wait for each
-        other: they are two queues.
+        This library refuses two kinds on one path, but other libraries do not. Contenders of two kinds do
+        not wait for each other: they form two queues.
         """
         above, last = _above(node), node.rpartition("/")[2]
         kinds: dict[str, list[str]] = {}
@@ -329,7 +329,7 @@ def _above(path: str) -> str:
 
 
 def _why_unusable(path: str, names: Sequence[str]) -> str | None:
-    """Return why a lock would refuse a queue, and what to do; None if it would not, or if this is not a queue."""
+    """Return why a lock would refuse a queue, and what to do; None for a usable queue, or for no queue at all."""
     ours = [name for name in names if name.startswith("_c_") and role_of(name) in RULES]
     if not ours:
         return None

@@ -17,7 +17,7 @@ from .._runtime.clock import monotonic
 from .._runtime.serving import in_listener
 
 _TOGETHER = 500
-# The errors that concern a single node: it is gone, may not be read, or has a name that no node can have.
+# The errors that concern a single node: it is gone, is not readable, or has a name that no node can have.
 _OF_ONE_NODE = (kazoo_errors.NoNodeError, kazoo_errors.NoAuthError, kazoo_errors.BadArgumentsError, TooLarge)
 _PAUSE = 0.1  # seconds
 
@@ -55,7 +55,7 @@ class Reads:
     def ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
         """Send a request for each path, hundreds at a time; return the results, in order.
 
-        If a node is gone, may not be read, or has a name that no node can have, kazoo's error stands in place of
+        If a node is gone, is not readable, or has a name that no node can have, kazoo's error stands in place of
         its result.
 
         Args:

@@ -80,7 +80,7 @@ class MapLayout(NamedTuple):
 
         Raises:
             ForeignNodeError: the path belongs to something else.
-            ValueError: it was made as the other kind of map, or with another lifetime of its entries.
+            ValueError: the map was made as the other kind, or with another lifetime of its entries.
         """
         if node.data == self.header:
             return
@@ -103,7 +103,7 @@ class Entry(NamedTuple):
 
 
 class Tombstone(NamedTuple):
-    """The knowledge that a key has no entry.
+    """A record that a key has no entry.
 
     Attributes:
         zxid: the zxid as of which the key has no entry.
@@ -166,7 +166,7 @@ class Mirror(ReceiptPool):
 
         Raises:
             ForeignNodeError: the path belongs to something else.
-            ValueError: it was made as the other kind of map, or with another lifetime of its entries.
+            ValueError: the map was made as the other kind, or with another lifetime of its entries.
         """
         at, self.laid_out = self.at, False
         parts = op.Create(at.entries, b""), op.Container(at.writers)

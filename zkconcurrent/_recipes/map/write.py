@@ -91,7 +91,7 @@ def put(map_write: MapWrite, key: str, data: bytes) -> Recipe[None]:
 
 
 def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | None]:
-    """Make the entry of a key, unless there is one; return its data, or None if this call has made it."""
+    """Make a key's entry unless it exists; return the existing data, or None if this call has made the entry."""
     at, mirror = map_write.view.at, map_write.view
     entry, found = at.entry(key), key in mirror.entries
     while True:
@@ -117,7 +117,7 @@ def put_if_absent(map_write: MapWrite, key: str, data: bytes) -> Recipe[bytes | 
 
 
 def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes], bool]) -> Recipe[bool]:
-    """Write the entry of a key, if there is one and its data match; return whether it did."""
+    """Write the entry of a key, if there is one and its data match; return whether this call wrote it."""
     at, mirror = map_write.view.at, map_write.view
     entry = at.entry(key)
     while True:
@@ -138,7 +138,7 @@ def replace(map_write: MapWrite, key: str, data: bytes, matches: Callable[[bytes
 
 
 def pop(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
-    """Delete the entry of a key, if there is one and its data match; return the data, or None if none was deleted."""
+    """Delete the entry of a key if it exists and its data match; return the data, or None if no entry was deleted."""
     at, mirror = map_write.view.at, map_write.view
     while True:
         found = yield from _find(map_write, key, matches)
@@ -296,7 +296,7 @@ def _count(at: MapLayout) -> op.SetNode:
 
 
 def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[op.Node, op.Node] | None]:
-    """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
+    """Return the nodes of the path and the key, read behind a `sync`; None if one is missing, or the data do not match.
 
     The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
     be made anew, with other entries that have the same versions.

@@ -34,7 +34,7 @@ def wait_until_done(view: QueueView) -> Recipe[bool]:
     """Wait until no item is left, and no taken item is unfinished.
 
     The recipe reads the items before the members' nodes. If a consumer takes an item in between, the members' nodes
-    count it when they are read. If a consumer puts an item in between, before it is done with another, the items'
+    count it when they are read. If a consumer puts an item in between, before it is done with another one, the items'
     parent shows that: the recipe reads the parent before and after.
     """
     yield from view.lay_out()

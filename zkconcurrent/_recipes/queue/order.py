@@ -3,7 +3,7 @@
 An item's name is `queue-`, then its priority if the queue orders by priorities, then the number that the server gave
 it. So the names, compared as text, are in the order of the priorities, and items of equal priority in the order of
 arrival. In a queue of delayed items, the time at which the item is due takes the place of the priority. Names and data
-are those of Curator's `DistributedQueue`, `DistributedPriorityQueue` and `DistributedDelayQueue`.
+are as in Curator's `DistributedQueue`, `DistributedPriorityQueue` and `DistributedDelayQueue`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def milliseconds(now: float) -> int:
 
 
 def due(name: str) -> int:
-    """Return when an item of a timed queue is due: the milliseconds since 1970 that its name has; 0 if it has none."""
+    """Return when an item is due, in milliseconds since 1970, as its name shows; 0 if the name has no time."""
     _, at, _ = name.split("|") if "|" in name else ("", "0", "")
     return int(at, 16)
 
@@ -190,7 +190,7 @@ class Header(NamedTuple):
 
     @classmethod
     def of(cls, path: str, node: op.Node) -> Header | None:
-        """Parse the node's data; None if it has none, as in a node that a program on Curator made.
+        """Parse the node's data; None if the node has no data, as when a program on Curator made it.
 
         Raises:
             ForeignNodeError: the data is not a queue's.
@@ -270,7 +270,7 @@ def unfinished_by_session(members: Sequence[op.Node | None]) -> dict[int, int]:
 
 
 def member_count(node: op.Node) -> int:
-    """Return the count in one consumer's node; 0 if it has none."""
+    """Return the count in one consumer's node; 0 if the node has no count."""
     try:
         return int(json.loads(node.data)["unfinished"])
     except op.MALFORMED:

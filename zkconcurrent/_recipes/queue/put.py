@@ -134,7 +134,7 @@ def put_when_first(item_call: ItemCall, item: op.Create, *, wait: bool, count: i
 
 
 def sizing(at: QueueLayout, ticket: Ticket | None = None) -> op.Get | op.Children:
-    """Return the operation by which a producer counts the items: listing very many takes long."""
+    """Return the operation that counts the items: a listing only for a small `maxsize`, as a long one takes long."""
     return op.Children(at.items, ticket) if at.maxsize <= LISTED else op.Get(at.items, ticket)
 
 

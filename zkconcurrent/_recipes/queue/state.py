@@ -303,7 +303,7 @@ class ItemCall(PendingWrite):
 
     @property
     def takes(self) -> bool:
-        """Whether the item would be lost if the client were stopped before this is settled."""
+        """Whether the item would be lost if the client were stopped before the call is settled."""
         return self.left and self.purpose in ("get", "restore")
 
 

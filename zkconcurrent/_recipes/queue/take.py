@@ -4,11 +4,12 @@ A consumer takes the next item at once, from a listing that it keeps. A consumer
 and only the first in that queue watches.
 
 Consumers keep the first 64 names of a listing, or 1/64 of a long one, and read several items at once while no other
-consumer is in the way. They pass over the items that others have taken or claimed, and list again when none of eight is
-left. Only a consumer that sees no free item queues; the first in the queue watches the items, and the claims only if
-there are items. It leaves the queue in the `multi` that takes an item. So an item costs two events: one to the first
-consumer, and one to the next, which is then first. When it wakes, the first consumer reads without watches, and sets
-them again only if nothing is free: watches on an item that it takes itself would only cost events.
+consumer is in the way. They pass over items that others have taken or claimed, and list again once all eight items that
+they read together are gone. Only a consumer that sees no free item queues; the first in the queue watches the items,
+and the claims only if there are items. It leaves the queue in the `multi` that takes an item. So an item costs two
+events: one to the first consumer, and one to the next, which is then first. When it wakes, the first consumer reads
+without watches, and sets them again only if nothing is free: watches on an item that it takes itself would only cost
+events.
 
 In a `DelayQueue` an item's name says when it is due. The first of the waiting consumers sleeps until its watch fires,
 or until the earliest free item is due by its own wall clock. The wait itself goes by the monotonic clock, so once a
@@ -54,7 +55,7 @@ def until_due(view: QueueView, snapshot: QueueSnapshot) -> Callable[[], float] |
 
 
 def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
-    """Take the next item, or claim it; None if there is none.
+    """Take the next item, or claim it; None if there is no item.
 
     Args:
         item_call: the call; its purpose is "get" or "claim".
@@ -104,7 +105,7 @@ def take(item_call: ItemCall, *, wait: bool) -> Recipe[ClaimedItem | None]:
 
 
 def seize_first(item_call: ItemCall, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
-    """Take the first of the items that is still there; None if none is."""
+    """Take the first of the items that is still there; None if all are gone."""
     view = item_call.view
     view.rivals = False
     if not view.at.order.keeps:
@@ -121,7 +122,7 @@ def seize_first(item_call: ItemCall, names: Sequence[str], ticket: Ticket | None
 
 
 def seize_kept(item_call: ItemCall, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
-    """Take the first of the items in the listing that is kept; None if none is still there."""
+    """Take the first item of the kept listing that is still there; None if all are gone."""
     while (name := item_call.next_name()) is not None:
         if (taken := (yield from seize(item_call, name, ticket))) is not None:
             return taken
@@ -130,7 +131,7 @@ def seize_kept(item_call: ItemCall, ticket: Ticket | None = None) -> Recipe[Clai
 
 
 def seize(item_call: ItemCall, name: str, ticket: Ticket | None = None) -> Recipe[ClaimedItem | None]:
-    """Take or claim one item, and leave the queue of consumers in the same step; None if it is another consumer's.
+    """Take or claim one item, and leave the queue of consumers in the same step; None if another consumer has it.
 
     The codec decodes the item first. So an item that it can't decode never leaves the queue without being buried. If
     the codec raises any other error than ValueError, nothing is taken.

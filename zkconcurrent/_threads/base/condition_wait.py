@@ -107,7 +107,7 @@ class ConditionWait:
             nonlocal late, max_outage
             late = error
             if not isinstance(error, Exception):
-                # From now on the limit counts, even for the sleep that the interrupt has struck.
+                # From now on the limit applies, even for the sleep that the interrupt has struck.
                 call.max_outage = max_outage = MAX_OUTAGE
 
         while True:

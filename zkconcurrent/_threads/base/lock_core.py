@@ -331,7 +331,7 @@ class LockCore(QueueCore):
         """Return (path, task) for each task of this process that has a hold for which an acquire would wait."""
         rule, holds = self.rule, self.path_state.holds
         for role in list(holds):
-            # An acquire waits for a hold only if one of the two is exclusive.
+            # An acquire waits for a hold only if the acquire or the hold is exclusive.
             if rule.alone in rule.role or rule.alone in role:
                 yield from ((self.path, task_of(hold.owner)) for hold in self.path_state.all(role) if hold.alive)
 
@@ -438,7 +438,7 @@ class LockCore(QueueCore):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold belongs to its parent.
         """
-        # This check comes first: a forked child may not run a task, and the search for its owner's hold would fail.
+        # This check comes first: a forked child might not run a task, and the search for its owner's hold would fail.
         self.session.check_not_forked(self.path)
         self.session.sweep()
         hold = self._loss_of_another() or self.releasable()
@@ -542,7 +542,7 @@ class LockCore(QueueCore):
 
         Raises:
             LockLostError: another client had already deleted the node, so others may have held the lock.
-            RefusedError: this client may not delete the node; the keeper keeps trying.
+            RefusedError: this client is not allowed to delete the node; the keeper keeps trying.
         """
         story: Story | None = hold.ticket.story
         rest = self._gone(call, hold)

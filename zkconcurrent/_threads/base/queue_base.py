@@ -508,7 +508,7 @@ class Claim(BaseClaim[T]):
     Attributes:
         item: the item.
         attempts: how often it was claimed, including this claim and the claims of killed consumers. A `get` whose
-            codec could not decode the item counts, too.
+            codec could not decode the item is included, too.
         fencing_token: a later claim of the same item has a greater one.
     """
 

@@ -47,7 +47,7 @@ class RevocableLock(LockBase):
 
         Raises:
             ValueError: a `DetachedLock` is the holder; end its hold with `force_release`.
-            RefusedError: this client may not write into the holder's node.
+            RefusedError: this client is not allowed to write into the holder's node.
             ClientError: the client can't be used here.
         """
 

@@ -1,6 +1,6 @@
 """The base of atomic numbers and shared values: the threads of a process make their changes together.
 
-A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
+A thread that changes a value takes its turn. While one thread's change is under way, the other threads' changes gather.
 Then one of those threads applies all gathered changes together, in their order of arrival. Many threads thus need few
 requests, and do not compete with each other. Turns are for speed alone: correctness rests on the recipe
 (`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change without
