@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 # How often the connection thread waits for a turn, and how many seconds each time.
 TURN_TRIES, TURN_TRY = 10, 0.02
+ROOM = 65536  # bytes
 
 Entry: TypeAlias = "tuple[Any, Any, int]"
 """A request that was sent and has no reply yet, as kazoo notes it: the request, its reply, its number."""
@@ -30,9 +31,10 @@ class SendLock:
         direct: callers may send. TLS has one state for both directions, so callers send on plain sockets only.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: the thread whose turn it is, unless it is the connection thread.
+        full: the socket's buffer has no room for so much that callers leave their requests to the connection thread.
     """
 
-    __slots__ = ("_noted", "_outgoing", "direct", "lock", "owner", "session", "socket")
+    __slots__ = ("_noted", "_outgoing", "direct", "full", "lock", "owner", "session", "socket")
 
     def __init__(self, sock: socket.socket, session: int, *, direct: bool) -> None:
         self.socket = sock
@@ -40,6 +42,7 @@ class SendLock:
         self.direct = direct
         self.lock = threading.Lock()
         self.owner: int | None = None
+        self.full = False
         # The messages, how many bytes of them each send has taken, and the number of the last request among them.
         self._outgoing: tuple[bytes, list[int], int] = b"", [], 0
         # The request that is being added.
@@ -62,23 +65,19 @@ class SendLock:
 
     def add(self, message: bytes, entry: Entry, pending: MutableSequence[Entry]) -> None:
         """Put a request behind what is unsent, and note it among those without a reply."""
-        if (left := self._noted) is not None and left[2] != self._outgoing[2]:
+        messages, sent, last = self._outgoing
+        if (left := self._noted) is not None and left[2] != last:
             # An interrupt struck here before the message of that request was added.
             with suppress(ValueError):
                 pending.remove(left)
         # R1: the reply may come before `send` returns.
         self._noted = entry
         pending.append(entry)
-        self.add_message(message, entry[2])
+        self._outgoing = messages[sum(sent) :] + message, [], entry[2]
         self._noted = None
 
-    def add_message(self, message: bytes, xid: int) -> None:
-        """Put a message behind what is unsent."""
-        messages, sent, _ = self._outgoing
-        self._outgoing = messages[sum(sent) :] + message, [], xid
-
-    def send(self) -> None:
-        """Send what is unsent, as far as there is room; kazoo made the socket non-blocking.
+    def send(self) -> bool:
+        """Send what is unsent, as far as there is room; return whether some is left. kazoo's socket does not block.
 
         Raises:
             OSError: the socket is broken.
@@ -90,3 +89,6 @@ class SendLock:
             sent.extend(map(self.socket.send, (memoryview(messages)[sum(sent) :],)))
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
+        left = len(messages) - sum(sent)
+        self.full = left > ROOM
+        return left > 0

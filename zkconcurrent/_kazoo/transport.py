@@ -57,7 +57,7 @@ from .opening import Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
 from .reply_reader import ReplyReader
 from .requests import TooLarge, refuse_of_other_sessions
-from .send_lock import SendLock
+from .send_lock import ROOM, SendLock
 from .socket_swap import Renewal
 from .sockets import ConnectionPoll, Files, Ready, Socket, WakeupSocket, raise_interrupt, receive
 from .watches import withdraw_removals
@@ -183,11 +183,10 @@ class Transport:
             return False
         if not send_lock.lock.acquire(True, CALLER_PATIENCE):
             return False
-        lost, more = False, reply.wake is None
+        lost = left = False
         try:
             send_lock.owner = me
-            # With that much unsent, kazoo's thread waits for room.
-            if self._send_lock is not send_lock or parts.queue or send_lock.unsent > READ_SIZE:
+            if self._send_lock is not send_lock or parts.queue or send_lock.full:
                 return False
             if reply.session not in (None, send_lock.session):
                 # kazoo's thread refuses the request, in its turn.
@@ -197,9 +196,9 @@ class Transport:
             send_lock.add(REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body, entry, pending)
             # The connection may have been lost meanwhile, and this entry may have come too late to fail with the
             # others.
-            if not (lost := self._send_lock is not send_lock) and not more:
+            if not (lost := self._send_lock is not send_lock) and reply.wake is not None:
                 self._quiet = 0
-                send_lock.send()
+                left = send_lock.send()
         except OSError as error:
             # The socket is broken. kazoo's thread will find that, and all requests fail.
             raise_interrupt(error)
@@ -211,7 +210,7 @@ class Transport:
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
-        elif not more and (send_lock.unsent or parts.queue):
+        elif left or parts.queue:
             self.nudge()
         return True
 
@@ -286,7 +285,7 @@ class Transport:
                 if self._renewal.wanted and self._renew_if_idle(send_lock):
                     # kazoo then calls `_send_request`, which does nothing, and waits for the new socket.
                     return [pipe], [], []
-                more = parts.queue and not self._closing and send_lock.unsent <= READ_SIZE
+                more = parts.queue and not self._closing and send_lock.unsent <= ROOM
                 come, woken = poll.wait(0.0 if more else look_at - monotonic(), to_write=send_lock.unsent > 0)
                 if woken:
                     pipe.recv(READ_SIZE)
@@ -323,7 +322,7 @@ class Transport:
         parts = self.parts
         for _ in range(MOST_AT_ONCE):
             refuse_of_other_sessions(parts)
-            if not parts.queue or self._closing or send_lock.unsent > READ_SIZE:
+            if not parts.queue or self._closing or send_lock.unsent > ROOM:
                 break
             request, reply = parts.queue[0]
             closes = request is CloseInstance
@@ -391,7 +390,7 @@ class Transport:
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
         if parts.read_only or (self._quiet >= QUIET_LOOKS and self._untaken <= LARGE):
             with self._sending(send_lock):
-                send_lock.add_message(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), PING_XID)
+                send_lock.add(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), (PingInstance, None, PING_XID), [])
                 self._send(send_lock)
             awaits = True
         self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
