@@ -12,7 +12,7 @@ The driver's promises, which the contract tests check:
 4. a wait may end early, never late;
 5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
    before the first wait get their replies, for up to a third of the session timeout while connected. After its
-   deadline, a recipe has a moment to clean up; then the deadline is raised again;
+   deadline, a recipe has a moment to clean up; then the exception comes again;
 6. a recipe that ends with an exception, or by its deadline, leaves nothing behind: the tickets it began are discarded,
    and the client's next recipe at the path does not see their nodes;
 7. no recipe runs on kazoo's own threads.

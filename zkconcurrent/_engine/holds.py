@@ -136,8 +136,7 @@ class Keeping(Protocol):
 class TaskHold(Hold):
     """The hold of a thread that runs an event loop. The thread's other tasks get in, too, with a warning.
 
-    The check runs when the depth grows, so that a re-entrant acquire takes no longer in a program without an event
-    loop.
+    The setter of `depth` warns, so a re-entrant acquire costs nothing more in a program without an event loop.
     """
 
     __slots__ = ("_depth", "_task")

@@ -4,7 +4,7 @@ A recipe has up to three ends:
 
 * The *deadline* bounds its waiting. Requests before the first wait get their replies even after the deadline, for a
   while: so a try sees a free lock, however short its timeout.
-* Once the deadline has been raised, the recipe has a moment to clean up. At the *cutoff* it is raised again.
+* Once `DeadlinePassed` has been raised, the recipe has a moment to clean up. At the *cutoff* it is raised again.
 * A recipe with a limit on an *outage* ends when the service has been out of reach for longer.
 """
 
@@ -30,7 +30,7 @@ class Patience:
 
     Attributes:
         deadline: when the recipe's waiting ends; None for never.
-        cutoff: when the recipe's time is up: at the deadline; after the deadline was raised, at the end of the
+        cutoff: when the recipe's time is up: at the deadline; once `DeadlinePassed` was raised, at the end of the
             clean-up.
     """
 
@@ -62,12 +62,12 @@ class Patience:
             raise DeadlinePassed
 
     def begin_clean_up(self, now: float) -> None:
-        """Give the recipe, whose deadline was raised, a moment to clean up."""
+        """Give the recipe, in which `DeadlinePassed` was raised, a moment to clean up."""
         self._before_wait = False
         self.cutoff = now + CLEAN_UP_PATIENCE
 
     def limit(self) -> float:
-        """Return when to raise the deadline in the recipe, if it still sleeps then."""
+        """Return when to raise `DeadlinePassed` in the recipe, if it still sleeps then."""
         if self.cutoff is None:
             return math.inf
         return max(self.cutoff, self._replies_by) if self._before_wait else self.cutoff

@@ -244,7 +244,7 @@ class Walk:
             now = monotonic()
             lived = addresses.opened_at >= began
             if lived and now - addresses.opened_at > RESOLVE_AGAIN:
-                # The other servers may be well again. But this one hung up, and is not tried again without a pause.
+                # The other servers may have recovered. But this one hung up, and is not tried again without a pause.
                 tried = {address}
             if now - addresses.resolved_at > RESOLVE_AGAIN:
                 addresses.resolve()

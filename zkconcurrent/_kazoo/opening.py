@@ -132,7 +132,7 @@ class Opening:
 
         If there is only one server, kazoo waits for its reply for a whole session timeout. But a server that is just
         starting may never reply to a connection, and the session may end meanwhile. The request that begins a new
-        session may take longer. And if there are many servers, kazoo waits for each so briefly that a slow link may
+        session gets more time. And if there are many servers, kazoo waits for each so briefly that a slow link may
         never be in time.
         """
         sent, session = self.clock(), self._parts.requested_timeout

@@ -14,7 +14,7 @@ from collections.abc import MutableSequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-# How often the connection thread waits for a turn, and how many seconds each time.
+# How many times the connection thread waits for a turn, and for how many seconds each time.
 TURN_TRIES, TURN_TRY = 10, 0.02
 ROOM = 65536  # bytes
 
@@ -52,7 +52,7 @@ class SendLock:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
 
         Args:
-            tries: how often to wait for it.
+            tries: how many times to wait for it.
         """
         # Wait many times, but briefly: if the process was stopped, the callers go on before this gives up on them.
         return self.lock.acquire(False) or any(self.lock.acquire(True, TURN_TRY) for _ in range(tries))

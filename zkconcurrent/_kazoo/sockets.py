@@ -149,7 +149,7 @@ class ConnectionPoll:
         handler: kazoo's handler.
         sock: the connection's socket.
         pipe: the end of the pipe that is read.
-        polls: wait by a system call; otherwise as the handler's greenlets do.
+        polls: wait in a system call; otherwise as the handler's greenlets do.
     """
 
     def __init__(self, handler: Any, sock: Any, pipe: Any, *, polls: bool) -> None:

@@ -78,7 +78,7 @@ class Watches(Generic[W]):
         self.children: _Table[W] = _Table()
 
     def add(self, watcher: W, path: str, kind: int, mode: int = ONCE) -> None:
-        """Leave a watch of this kind."""
+        """Add a watch of this kind."""
         for table in self.tables(kind):
             table.add(watcher, path, mode)
 

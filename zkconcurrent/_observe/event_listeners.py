@@ -81,7 +81,7 @@ def add(listener: Listener, session: ClientState | None = None, below: str = "/"
     """Add a listener for all paths below `below`, of one client or of all; return a function that removes it.
 
     Raises:
-        TypeError: see `check_listener`.
+        TypeError: as `check_listener`.
     """
     check_listener(listener)
     client = None if session is None else weakref.ref(session, lambda _: remove())

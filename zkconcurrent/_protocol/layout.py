@@ -38,8 +38,8 @@ FOLDERS = {
 # The names of these kinds in errors.
 _FOLDERS_OF = {"Dict": "Dict or Set", "SharedValue": "number or SharedValue"}
 
-# The names of nodes that their role identifies: our and Curator's nodes, and nodes that an old Curator or an operator
-# has named. Each name ends in a number, so a path such as `/app/lock-a` is not a contender at `/app`.
+# The names of nodes known by their role: ours and Curator's, and those that an old Curator or an operator has named.
+# Each name ends in a number, so a path such as `/app/lock-a` is not a contender at `/app`.
 _KNOWN = re.compile(
     r"_c_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(?P<ours>[a-z]+-|__READ__|__WRIT__)-?[0-9]+\Z"
     r"|(?P<item>queue-|qn-)[0-9]+\Z"

@@ -10,8 +10,8 @@ It remains to find out whether the waiter's own node still exists then. A server
 connection brings its replies and its events in that order. So, on the connection of the listing, the waiter reads its
 own node, with a watch, and behind it P, with a watch. If the event of P's deletion comes, and no event of the waiter's
 node came earlier, that node existed when P was deleted, and no contender was in front. A later deletion of that node
-deletes a holder's node, which may happen at any time. If P is already gone when it is read, the same is true, as the
-waiter's node was read before P.
+deletes a holder's node, which may happen at any time. If P is gone when it is read, the
+waiter's node existed at P's deletion, too, as it was read before P.
 
 In any other case the waiter lists again: after a change of P, an event of its own node, or a lost or refused reply, and
 on another connection.

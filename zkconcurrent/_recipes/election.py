@@ -46,7 +46,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
     So a new candidate wakes no observer.
 
     Args:
-        path: the election.
+        path: the election's path.
         rule: how the candidates line up.
         seen: the leader as last seen, in a tuple; None to return the leader at once.
     """

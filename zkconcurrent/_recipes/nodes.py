@@ -23,7 +23,7 @@ FLIGHT = 1_000_000
 """About how many bytes of data a flight may read."""
 
 Lacking: TypeAlias = tuple[op.Container | op.Create, ...]
-"""The operations that create the missing nodes, in this order."""
+"""The operations that create the missing nodes, in order."""
 
 
 def missing(*parts: op.Container | op.Create) -> Recipe[Lacking]:

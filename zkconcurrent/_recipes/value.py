@@ -73,7 +73,7 @@ class ValueLayout(NamedTuple):
         """Refuse a node that does not belong to a value.
 
         Raises:
-            ForeignNodeError: it is not persistent, or its data has another size.
+            ForeignNodeError: it is not persistent, or its data is not a value's.
         """
         if node.session:
             raise ForeignNodeError(

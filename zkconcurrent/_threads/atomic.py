@@ -115,7 +115,7 @@ class AtomicLong(BaseValue):
         Raises:
             TypeError: `func` is not callable, or is a coroutine function.
             RuntimeError: `func` changes this number by another call.
-            Exception: as `set`, and what `func` raises.
+            Exception: what `set` or `func` raises.
         """
         check_callable("func", func)
         return self._update(lambda number: operator.index(func(number)), _number, self._bytes)

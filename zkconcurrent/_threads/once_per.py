@@ -139,7 +139,7 @@ class Job:
     def _call(
         self, core: LockCore, hold: Hold, path: str, recipe: Recipe[T], then: Callable[[T], R]
     ) -> tuple[Call, Steps[R]]:
-        # The call ends if an outage lasts longer than the hold can.
+        # The call ends if an outage would outlast any hold.
         call = Call(core.session, path, max_outage=1.0)
 
         def steps() -> Steps[R]:

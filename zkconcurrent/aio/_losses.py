@@ -23,7 +23,7 @@ DEPTH_OF_END = 8
 
 @public
 class Lost:
-    """The loss of a hold, or of the first of several holds: tasks ask `is_set()`, or await `wait()`."""
+    """The loss of a hold, or the first loss of several holds: tasks ask `is_set()`, or await `wait()`."""
 
     def __init__(self, parts: Iterable[tuple[Session, Callable[[], Loss]]]) -> None:
         self._parts: list[tuple[Session, Loss]] = []

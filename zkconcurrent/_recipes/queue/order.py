@@ -57,7 +57,7 @@ LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
 # The time has eight digits, or more without a leading zero. So of two items, the one with the longer name is due later.
-# The last time is the largest signed 64-bit number, as Java reads a larger one as 0.
+# The latest time is the largest signed 64-bit number: Java reads larger ones as 0.
 DELAY = Order(
     "delay",
     re.compile(r"queue-(?:\|(?:[0-9A-F]{8}|[1-9A-F][0-9A-F]{8,14}|[1-7][0-9A-F]{15})\|)?\d{10}"),

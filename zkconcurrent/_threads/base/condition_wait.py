@@ -96,7 +96,7 @@ class ConditionWait:
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.
-            Exception: errors have struck too often to be interrupts; this is the last.
+            Exception: the last of too many errors to be interrupts.
         """
         lock, hold = self._lock, self.hold
         session = lock.session
