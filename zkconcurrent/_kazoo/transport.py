@@ -73,10 +73,10 @@ MAX_REQUEST = 1_000_000
 CALLER_PATIENCE = 0.005  # seconds
 MOST_AT_ONCE = 100  # requests
 # How often in each session timeout the connection thread checks whether a ping is due.
-LOOKS = 6
-# After QUIET_LOOKS without a request it pings. After DEAF_LOOKS in which a reply was awaited and no byte came, it drops
+CHECKS = 6
+# After QUIET_CHECKS without a request it pings. After DEAF_CHECKS in which a reply was awaited and no byte came, it drops
 # the connection.
-QUIET_LOOKS, DEAF_LOOKS = 2, 3
+QUIET_CHECKS, DEAF_CHECKS = 2, 3
 
 
 class Transport:
@@ -106,12 +106,12 @@ class Transport:
         # The right to send on the connection that is being served; None if there is none.
         self._send_lock: SendLock | None = None
         self.large = LargeMessages(self.parts, self.opening)
-        # How many looks there were since a request was sent; and, since a byte came, how many at which a reply was
+        # How many checks there were since a request was sent; and, since a byte came, how many at which a reply was
         # awaited.
         self._quiet = self._deaf = 0
         # The last request of all has been sent.
         self._closing = False
-        # How many bytes the other end had not taken at the last look.
+        # How many bytes the other end had not taken at the last check.
         self._untaken = 0
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.on_close: Callable[[], None] = lambda: None
@@ -277,8 +277,8 @@ class Transport:
         self._quiet = self._deaf = 0
         poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
         self._send_lock = send_lock = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
-        pause = (self.opening.negotiated or 0.0) / LOOKS
-        look_at = monotonic() + pause
+        pause = (self.opening.negotiated or 0.0) / CHECKS
+        check_at = monotonic() + pause
         try:
             while not self.reader.closed:
                 self._send_queued(send_lock)
@@ -286,14 +286,14 @@ class Transport:
                     # kazoo then calls `_send_request`, which does nothing, and waits for the new socket.
                     return [pipe], [], []
                 more = parts.queue and not self._closing and send_lock.unsent <= ROOM
-                come, woken = poll.wait(0.0 if more else look_at - monotonic(), to_write=send_lock.unsent > 0)
+                come, woken = poll.wait(0.0 if more else check_at - monotonic(), to_write=send_lock.unsent > 0)
                 if woken:
                     pipe.recv(READ_SIZE)
                 if come:
                     self._receive(sock)
-                if monotonic() >= look_at:
-                    look_at = monotonic() + pause
-                    self._look(send_lock)
+                if monotonic() >= check_at:
+                    check_at = monotonic() + pause
+                    self._check_alive(send_lock)
             return [sock], [], []
         except (kazoo_errors.KazooException, RWServerAvailable, OSError):
             self._lost()
@@ -380,7 +380,7 @@ class Transport:
         else:
             raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
 
-    def _look(self, send_lock: SendLock) -> None:
+    def _check_alive(self, send_lock: SendLock) -> None:
         """Ping if no request was sent for a while; drop the connection if the server replies to nothing.
 
         A large request may take its time while the other end takes parts of it.
@@ -388,13 +388,13 @@ class Transport:
         parts, before, self._untaken = self.parts, self._untaken, self.large.untaken
         self._quiet += 1
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
-        if parts.read_only or (self._quiet >= QUIET_LOOKS and self._untaken <= LARGE):
+        if parts.read_only or (self._quiet >= QUIET_CHECKS and self._untaken <= LARGE):
             with self._sending(send_lock):
                 send_lock.add(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), (PingInstance, None, PING_XID), [])
                 self._send(send_lock)
             awaits = True
         self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
-        if self._deaf > DEAF_LOOKS:
+        if self._deaf > DEAF_CHECKS:
             raise kazoo_errors.ConnectionDropped("the server has replied to nothing for half of the session timeout")
         if parts.read_only and (found := next(parts.read_only)):
             parts.rw_server = found
