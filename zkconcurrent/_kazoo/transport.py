@@ -74,8 +74,8 @@ CALLER_PATIENCE = 0.005  # seconds
 MOST_AT_ONCE = 100  # requests
 # How often in each session timeout the connection thread checks whether a ping is due.
 CHECKS = 6
-# After QUIET_CHECKS without a request it pings. After DEAF_CHECKS in which a reply was awaited and no byte came, it drops
-# the connection.
+# It pings after QUIET_CHECKS without a request, and drops the connection after DEAF_CHECKS in which a reply was awaited
+# and no byte came.
 QUIET_CHECKS, DEAF_CHECKS = 2, 3
 
 
