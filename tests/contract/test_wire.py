@@ -251,6 +251,13 @@ def test_interrupted_by_signals(zookeeper: Server, zk: KazooClient, zk_path: str
         signal.signal(signal.SIGALRM, before)
 
 
+class Interrupting(bytes):
+    """A message at whose adding an interrupt strikes."""
+
+    def __radd__(self, _: object) -> bytes:
+        raise KeyboardInterrupt
+
+
 class Peer:
     """A server by hand: kazoo's thread is the test's, and serves one end of a socket pair."""
 
@@ -379,6 +386,36 @@ def test_stop_while_a_server_stands_still() -> None:
         began = time.monotonic()
         client.stop()
         assert time.monotonic() - began < 5
+
+
+@pytest.mark.fault(143)
+def test_stop_beside_a_turn_that_is_kept(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """The session ends, although an interrupt has kept a caller from giving its turn back, and a request waits."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data", ephemeral=True)
+        read(client, zk_path)
+        send_lock = Transport.of(client)._send_lock
+        assert send_lock is not None
+        send_lock.lock.acquire()
+        client.get_async(zk_path)
+    assert not zk.exists(zk_path)
+
+
+@pytest.mark.fault(143)
+def test_a_ping_after_an_interrupt(in_thread: InThread) -> None:
+    """A request whose message an interrupt has kept back is forgotten, and the next one gets its own reply."""
+    with Peer(timeout=1.2) as peer:
+        peer.serve(in_thread)
+        send_lock, left = peer.wire._send_lock, (GetData("/node", None), Reply(None), 7_000)
+        assert send_lock is not None
+        with contextlib.suppress(KeyboardInterrupt):
+            send_lock.add(Interrupting(), left, peer.client._pending)
+        assert list(peer.client._pending) == [left]
+        assert peer.request() == PING_XID
+        peer.far.sendall(reply(PING_XID, b""))
+        asked = Asked(peer.client, GetData("/node", None))
+        peer.far.sendall(reply(peer.request(), b"data"))
+        assert bytes(asked.get()[0]) == b"data"
 
 
 @pytest.mark.fault(49)

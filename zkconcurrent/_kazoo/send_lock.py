@@ -45,8 +45,8 @@ class SendLock:
         self.full = False
         # The messages, how many bytes of them each send has taken, and the number of the last request among them.
         self._outgoing: tuple[bytes, list[int], int] = b"", [], 0
-        # The request that is being added.
-        self._noted: Entry | None = None
+        # The request that is being added, and those among which it is noted.
+        self._noted: tuple[Entry, MutableSequence[Entry]] | None = None
 
     def acquire(self, tries: int = TURN_TRIES) -> bool:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
@@ -66,12 +66,13 @@ class SendLock:
     def add(self, message: bytes, entry: Entry, pending: MutableSequence[Entry]) -> None:
         """Put a request behind what is unsent, and note it among those without a reply."""
         messages, sent, last = self._outgoing
-        if (left := self._noted) is not None and left[2] != last:
+        if self._noted is not None and self._noted[0][2] != last:
             # An interrupt struck here before the message of that request was added.
+            left, among = self._noted
             with suppress(ValueError):
-                pending.remove(left)
+                among.remove(left)
         # R1: the reply may come before `send` returns.
-        self._noted = entry
+        self._noted = entry, pending
         pending.append(entry)
         self._outgoing = messages[sum(sent) :] + message, [], entry[2]
         self._noted = None

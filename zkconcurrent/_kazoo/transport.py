@@ -337,7 +337,7 @@ class Transport:
                     _raise_for_tests(request)
                 reply.set_exception(error)
                 continue
-            with self._sending(send_lock, closes=closes):
+            with self._sending(send_lock):
                 if withdraw_removals(parts):
                     # Look at the new head of the queue: it may be the last request of all.
                     continue
@@ -347,10 +347,11 @@ class Transport:
                 pending = self.reader.pending_auths if xid == AUTH_XID else parts.pending
                 message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
                 send_lock.add(message, (request, reply, xid), pending)
-                self._closing = closes
+                if closes:
+                    self._closing, send_lock.direct = True, False
         if send_lock.unsent:
             # In one call: at each, other threads take the interpreter's lock for some milliseconds.
-            with self._sending(send_lock, closes=self._closing):
+            with self._sending(send_lock):
                 self._send(send_lock)
 
     def _send(self, send_lock: SendLock) -> None:
@@ -363,19 +364,14 @@ class Transport:
         self.large.parts += LARGE < unsent > send_lock.unsent
 
     @contextlib.contextmanager
-    def _sending(self, send_lock: SendLock, *, closes: bool = False) -> Iterator[None]:
-        """Have the block send in this thread's turn.
-
-        Args:
-            send_lock: the right to send.
-            closes: the block sends the last request of all, which may go out beside a caller's request.
-        """
+    def _sending(self, send_lock: SendLock) -> Iterator[None]:
+        """Have the block send in this thread's turn; once the client is stopped, beside a caller that keeps its own."""
         if send_lock.acquire():
             try:
                 yield
             finally:
                 send_lock.lock.release()
-        elif closes:
+        elif self.parts.stopped.is_set():
             yield
         else:
             raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
