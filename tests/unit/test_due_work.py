@@ -266,9 +266,9 @@ def test_a_container_whose_parent_is_missing(refused: str | None, outcome: type[
     call: Any = SimpleNamespace(path="/app/lock", refused=None)
     if refused is not None:
         step = op.EnsureContainer(refused)
-        refusal = request_sender.container_failure(call, step, NoAuthError(), RefusedError("/", ""))
+        refusal = request_sender.note_container_failure(call, step, NoAuthError(), RefusedError("/", ""))
         assert isinstance(refusal, op.NodeExists)
-    failed = request_sender.container_failure(call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode())
+    failed = request_sender.note_container_failure(call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode())
     assert type(failed) is outcome
 
 
@@ -516,7 +516,7 @@ def test_who_waits_until_a_node_is_gone(reason: str | None) -> None:
     bench.registry.discard(ticket)
     vars(bench.session).update(exiting=reason == "exiting", is_discarded=lambda _: False)
     vars(bench).update(on_own_thread=lambda: reason == "on_own_thread")
-    pause = next(Call(bench.session, "/path").gone(ticket), None)
+    pause = next(Call(bench.session, "/path").wait_until_gone(ticket), None)
     assert pause == (None if reason else TIMEOUT / 6)
 
 

@@ -260,9 +260,9 @@ class Call:
         for ticket in tickets:
             held = ticket.state is State.HELD
             if self.session.discard(ticket):
-                yield from self.gone(ticket, held=held)
+                yield from self.wait_until_gone(ticket, held=held)
 
-    def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
+    def wait_until_gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
         """Wait, but not for long, until a discarded ticket's node (a hold's, if `held`) is gone; the keeper goes on."""
         session = self.session
         if self._leaves_clean_up or session.exiting or session.link.on_own_thread() or in_listener():

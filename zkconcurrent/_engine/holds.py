@@ -475,7 +475,7 @@ class PathState:
             for observer in observers:
                 self.session.keeper.start_soon(observer._start_on_lost)
 
-    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+    def leave_owner_to_keeper(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.
 
         A generator that has a level of a hold goes on, and ends that hold. If the task was thrown away, its blocks end
@@ -494,7 +494,7 @@ class PathState:
 
     def end_blocks_of(self, hold: Hold) -> None:
         """Note that a task was thrown away in a wait that had given up the hold; the task's blocks end after this."""
-        # Otherwise the wait has its hold again, and `end_owner` notes the blocks.
+        # Otherwise the wait has its hold again, and `leave_owner_to_keeper` notes the blocks.
         if self.own(hold.role, hold.owner) is None:
             self._blocks.extend([0] * hold.depth)
             hold.depth = 0

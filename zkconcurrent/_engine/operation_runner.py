@@ -429,7 +429,7 @@ POLICIES: dict[type, Policy] = {
         send=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
         repeats=True,
         answers={op.NodeExists: None},
-        failed=requests.container_failure,
+        failed=requests.note_container_failure,
     ),
     op.SetNode: Policy(
         send=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),

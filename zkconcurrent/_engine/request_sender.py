@@ -164,7 +164,9 @@ def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | N
 # -- what a failure means, where that depends on more than its error -------------------------------------------------
 
 
-def container_failure(call: RunningCall, step: op.EnsureContainer, error: Exception, failed: Exception) -> Exception:
+def note_container_failure(
+    call: RunningCall, step: op.EnsureContainer, error: Exception, failed: Exception
+) -> Exception:
     """Return why a container was not made, or NodeExists if that does not matter."""
     if isinstance(error, kazoo_errors.NoAuthError) and step.path != call.path:
         # The server refuses this even if the node exists: the next create shows whether it does.

@@ -76,7 +76,7 @@ class ReleasesAtEnd(Protocol):
 
     path: str
 
-    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+    def leave_owner_to_keeper(self, owner: int, *, thrown_away: bool) -> bool:
         """Release the holds of a task; return whether it had any. The garbage collector may call this at any line."""
 
 
@@ -110,7 +110,7 @@ def release_at_end(owner: int, held: ReleasesAtEnd) -> None:
 def _release_holds(held: weakref.WeakSet[ReleasesAtEnd], owner: int, name: str, gone: object) -> None:
     """Release the holds of a task that is done, or was thrown away with its loop; asyncio warns of the latter."""
     thrown_away = isinstance(gone, weakref.ref)
-    paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
+    paths = [each.path for each in list(held) if each.leave_owner_to_keeper(owner, thrown_away=thrown_away)]
     # This function is called again when the task is garbage collected, and must then find nothing: a task that is done
     # has ended its blocks.
     held.clear()

@@ -65,7 +65,7 @@ class DoubleBarrierState(PathState):
             self.session.wake_keeper()
         self.inside.pop(owner, None)  # R2
 
-    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+    def leave_owner_to_keeper(self, owner: int, *, thrown_away: bool) -> bool:
         """If a task was thrown away with its loop, take its party out. Any other party has left already, or stays."""
         if thrown_away and owner in self.inside:
             self._blocks.append(0)

@@ -290,7 +290,7 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
         """Return how many seconds all locks are sure to stay held: the least of their own `remaining()`."""
         return self._outlook_of([core.current() for core in self._cores])[1]
 
-    def _outlook(self) -> tuple[bool, float]:
+    def _suspect_and_remaining(self) -> tuple[bool, float]:
         return self._outlook_of([core.newest() for core in self._cores])
 
     def _outlook_of(self, holds: Iterable[Hold | None]) -> tuple[bool, float]:

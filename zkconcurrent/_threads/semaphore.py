@@ -179,7 +179,7 @@ class PermitCore(LockCore):
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
             # This is the last delete that was sent, so its reply comes last.
-            yield from call.gone(holds[-1].ticket)
+            yield from call.wait_until_gone(holds[-1].ticket)
         for hold in holds:
             self.path_state.check_given_up(hold)
         if n > len(holds):

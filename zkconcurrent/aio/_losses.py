@@ -175,7 +175,7 @@ def on_loop(lock: Any, on_lost: OnLost | None, on_suspect: OnSuspect | None, **o
 
 def _call(callback: Callable[..., object], lock: object, core: Any) -> None:
     # The loop may make this call late, so count the seconds from now.
-    result = callback(lock) if core is None else callback(lock, core._outlook()[1])
+    result = callback(lock) if core is None else callback(lock, core._suspect_and_remaining()[1])
     if isinstance(result, Awaitable):
         task = asyncio.ensure_future(result)
         _running.add(task)

@@ -36,7 +36,7 @@ class Callbacks:
                 observation(session).teller.wary.add(self)
 
     @abstractmethod
-    def _outlook(self) -> tuple[bool, float]:
+    def _suspect_and_remaining(self) -> tuple[bool, float]:
         """Return whether this process's newest hold is suspect, and how many seconds it is sure to last.
 
         Any thread may call this, even one that owns nothing.
@@ -44,14 +44,14 @@ class Callbacks:
 
     def _look_for_doubt(self) -> None:
         """Have `on_suspect` called if a hold has become suspect. For the keeper, with the session's lock held."""
-        before, self._was_suspect = self._was_suspect, self._outlook()[0]
+        before, self._was_suspect = self._was_suspect, self._suspect_and_remaining()[0]
         if self._was_suspect and not before:
             self._session.keeper.start_soon(self._start_on_suspect)
 
     def _start_on_suspect(self) -> None:
         if (on_suspect := self._on_suspect) is not None:
             # The thread may start late, so it computes the seconds only when it calls `on_suspect`.
-            self._start("on_suspect", lambda: on_suspect(self, self._outlook()[1]))
+            self._start("on_suspect", lambda: on_suspect(self, self._suspect_and_remaining()[1]))
 
     def _start_on_lost(self) -> None:
         if self._on_lost is not None:

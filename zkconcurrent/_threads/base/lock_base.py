@@ -364,7 +364,7 @@ class LockBase(QueuedPrimitive, Acquirable[Held], Callbacks):
         core = self._lock_core
         return core.left(core.current())
 
-    def _outlook(self) -> tuple[bool, float]:
+    def _suspect_and_remaining(self) -> tuple[bool, float]:
         core = self._lock_core
         newest = core.newest()
         return core.is_suspect(newest), core.left(newest)

@@ -567,5 +567,5 @@ class LockCore(QueueCore):
             ticket.story.emit()
 
     def _gone(self, call: Call, hold: Hold) -> Steps[None]:
-        yield from call.gone(hold.ticket)
+        yield from call.wait_until_gone(hold.ticket)
         self.path_state.check_given_up(hold)
