@@ -80,7 +80,7 @@ class Listener:
     def _on_close(self) -> None:
         """Note that the session is over, or will be in a moment, as it is being closed."""
         # The lease ends at once, before the posted work is done: other threads read it without the lock.
-        self._client.link.leases.end()
+        self._client.link.leases.end_with_session()
         self._client.post(partial(self._ended, self._client.registry.lease))
 
     def _opened(self, lease: Lease | None) -> None:

@@ -45,7 +45,7 @@ class Leases:
         # R4: kazoo's thread may have made the lease first.
         return self._leases.setdefault(session, lease)
 
-    def end(self) -> None:
+    def end_with_session(self) -> None:
         """End the lease with its session, on kazoo's connection thread."""
         for lease in list(self._leases.values()):
             lease.note_ended()

@@ -61,7 +61,7 @@ class ReplyReader:
         self.on_raw_event: Callable[[str, bool], None] = lambda *_: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
 
-    def begin(self) -> None:
+    def begin_connection(self) -> None:
         """Begin to read a new connection."""
         self._received.clear()
         self.closed = False
@@ -70,12 +70,12 @@ class ReplyReader:
             self._parts.pending.remove(entry)
             self.pending_auths.append(entry)
 
-    def end(self) -> None:
+    def leave_to_kazoo(self) -> None:
         """Hand the requests that have no reply to kazoo, which fails them all."""
         self._parts.pending.extend(self.pending_auths)
         self.pending_auths.clear()
 
-    def take(self, come: bytes) -> None:
+    def read(self, come: bytes) -> None:
         """Take the bytes that have come: replies and events, of which the last may be incomplete.
 
         Raises:
@@ -97,11 +97,11 @@ class ReplyReader:
                     self._large.start(length)
                 break
             self._large.length = 0
-            self._take(bytes(ahead[at + LENGTH.size : end]))
+            self._read_message(bytes(ahead[at + LENGTH.size : end]))
             at = end
         del ahead[:at]
 
-    def _take(self, message: bytes) -> None:
+    def _read_message(self, message: bytes) -> None:
         """Take a reply or an event."""
         xid, zxid, error = REPLY_HEADER.unpack_from(message)
         if xid == WATCH_XID:

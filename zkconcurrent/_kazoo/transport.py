@@ -272,7 +272,7 @@ class Transport:
         if parts.xid:
             # kazoo sent on this connection before the transport was there.
             self._xids = itertools.count(parts.xid)
-        self.reader.begin()
+        self.reader.begin_connection()
         self._closing = False
         self._quiet = self._deaf = 0
         poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
@@ -304,7 +304,7 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("an unexpected error, which the log of zkconcurrent shows") from None
         finally:
             self._send_lock = None
-            self.reader.end()
+            self.reader.leave_to_kazoo()
 
     def _lost(self) -> None:
         """Note that the connection is lost, before kazoo fails all requests."""
@@ -401,7 +401,7 @@ class Transport:
         if (come := receive(sock, READ_SIZE)) is None:
             return
         self._deaf = 0
-        self.reader.take(come)
+        self.reader.read(come)
 
     def _renew_if_idle(self, send_lock: SendLock) -> bool:
         """Replace the connection, as `renew` asks, if nothing waits for a reply; return whether that was done."""
