@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import struct
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +31,7 @@ from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.reply import Reply
 from zkconcurrent._kazoo.sockets import ConnectionPoll
 from zkconcurrent._kazoo.transport import Transport
+from zkconcurrent._runtime.events import SteadyEvent
 from zkconcurrent.testing import Server
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Asked:
     """A request of ours, and how to wait for its answer."""
 
     def __init__(self, client: KazooClient, request: Any) -> None:
-        self._there = threading.Event()
+        # Not `threading.Event`, whose lock an interrupt in `wait` would leave taken.
+        self._there = SteadyEvent()
         self._answer = Reply(self._there.set)
         Transport.of(client).send(request, self._answer)
 
