@@ -287,7 +287,8 @@ class synchronized(LockedByThread):  # noqa: N801 - as wrapt has it
     A generator function holds the lock while its generator runs: from the first `next()` until it ends, is closed or
     raises, even while suspended at a `yield`. The thread that takes the first step owns the hold, and may acquire the
     lock again. Any thread may take the other steps; in each, the generator's own code may acquire the lock again.
-    Whoever closes the generator ends the hold. Below `contextlib.contextmanager`, the function gives a `with` block.
+    The code that closes the generator ends the hold. Below `contextlib.contextmanager`, the function gives a `with`
+    block.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
