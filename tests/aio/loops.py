@@ -144,18 +144,17 @@ class Counts:
 def counting(client: KazooClient) -> Iterator[Counts]:
     """Count the nodes and requests of a client within the block."""
     session, counts = Session.of(client), Counts()
-    transport = session.link.transport
-    new_ticket, send = session.new_ticket, transport.send
+    new_ticket, send = session.new_ticket, session.link.send
 
     def new_ticket_counted(*args: Any, **options: Any) -> Any:
         counts.tickets += 1
         return new_ticket(*args, **options)
 
-    def send_counted(*args: Any) -> None:
-        counts.requests += 1
-        send(*args)
+    def send_counted(*requests: Any) -> None:
+        counts.requests += len(requests)
+        send(*requests)
 
-    with patch.object(session, "new_ticket", new_ticket_counted), patch.object(transport, "send", send_counted):
+    with patch.object(session, "new_ticket", new_ticket_counted), patch.object(session.link, "send", send_counted):
         yield counts
 
 

@@ -217,7 +217,7 @@ class History:
             (2, ("get_with_zxid", path)),
             (1, ("sync", path)),
             (2, ("check", [self._path() for _ in range(3)])),
-            (1, ("check_root",)),
+            (1, ("check", ())),
             (8, ("multi", parts)),
             (1, ("watch_tree", path)),
         ]

@@ -26,7 +26,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.processes import run_python
 from zkconcurrent import Lock, Queue, RefusedError
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.reply import HandledReply
+from zkconcurrent._kazoo.reply import Reply
 from zkconcurrent._memory import wire
 from zkconcurrent.testing import Server
 
@@ -222,7 +222,7 @@ def test_an_error_of_ours_on_kazoo_s_thread(zookeeper: Server, zk_path: str, cap
         with Lock(client, zk_path):
             pass
         link, session, routine = Session.of(client).link, client.client_id, client._connection._connection_routine
-        link.get(zk_path, HandledReply(fails))
+        link.send(link.get(zk_path, Reply(None, fails)))
         eventually(lambda: "an error of ours" in caplog.text)
         eventually(lambda: client.connected)
         with Lock(client, zk_path) as got:

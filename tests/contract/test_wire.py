@@ -29,6 +29,7 @@ from tests.helpers.interrupts import at_every_line
 from tests.helpers.proxy import Proxy
 from zkconcurrent._kazoo.opening import Handshake
 from zkconcurrent._kazoo.reply import Reply
+from zkconcurrent._kazoo.send_lock import SendLock
 from zkconcurrent._kazoo.sockets import ConnectionPoll
 from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent._runtime.events import SteadyEvent
@@ -47,6 +48,11 @@ class Own(SequentialThreadingHandler):  # type: ignore[misc]
 handlers = pytest.mark.parametrize("handler", [SequentialThreadingHandler, Own])
 
 
+def interrupted(*_: object) -> None:
+    """Stand for a step in which Ctrl-C strikes."""
+    raise KeyboardInterrupt
+
+
 class Asked:
     """A request of ours, and how to wait for its answer."""
 
@@ -54,7 +60,7 @@ class Asked:
         # Not `threading.Event`, whose lock an interrupt in `wait` would leave taken.
         self._there = SteadyEvent()
         self._answer = Reply(self._there.set)
-        Transport.of(client).send(request, self._answer)
+        Transport.of(client).send((request, self._answer))
 
     def done(self) -> bytes | None:
         """Return the data that were read; None if there was no answer."""
@@ -187,17 +193,19 @@ def test_no_room_for_the_rest(lost: bool) -> None:
         assert states == (["SUSPENDED", "CONNECTED"] if lost else [])
 
 
-def test_an_interrupted_step(zookeeper: Server, zk_path: str) -> None:
-    """If an interrupt keeps the request from coming that another one waits for, the keeper has the latter sent."""
+def test_an_interrupt_before_the_send(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an interrupt has left unsent is sent when the keeper nudges kazoo's thread."""
     with zookeeper.client() as client:
         client.create(zk_path, b"data")
         read(client, zk_path)
-        first = Reply(None)
-        Transport.of(client).send(GetData(zk_path, None), first)
+        first, second = Reply(), Reply()
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(SendLock, "send", interrupted)
+            Transport.of(client).send((GetData(zk_path, None), first), (GetData(zk_path, None), second))
         assert not first.done
         Transport.of(client).nudge()
-        eventually(lambda: first.done)
-        assert first.value[0] == b"data"
+        eventually(lambda: second.done)
+        assert first.value[0] == second.value[0] == b"data"
         assert read(client, zk_path) == b"data"
 
 
@@ -369,7 +377,7 @@ def test_a_server_that_replies_to_nothing(size: int | None, in_thread: InThread)
         served, began = peer.serve(in_thread), time.monotonic()
         while not served.done():
             if size is not None:
-                peer.wire.send(SetData("/node", bytes(size), -1), Reply(lambda: None))
+                peer.wire.send((SetData("/node", bytes(size), -1), Reply()))
             time.sleep(0.05)
         with pytest.raises(ConnectionDropped, match="replied to nothing"):
             served.result(20)
@@ -407,10 +415,10 @@ def test_a_ping_after_an_interrupt(in_thread: InThread) -> None:
     """A request whose message an interrupt has kept back is forgotten, and the next one gets its own reply."""
     with Peer(timeout=1.2) as peer:
         peer.serve(in_thread)
-        send_lock, left = peer.wire._send_lock, (GetData("/node", None), Reply(None), 7_000)
+        send_lock, left = peer.wire._send_lock, (GetData("/node", None), Reply(), 7_000)
         assert send_lock is not None
         with contextlib.suppress(KeyboardInterrupt):
-            send_lock.add(Interrupting(), left, peer.client._pending)
+            send_lock.add(Interrupting(), [left], peer.client._pending)
         assert list(peer.client._pending) == [left]
         assert peer.request() == PING_XID
         peer.far.sendall(reply(PING_XID, b""))
@@ -481,7 +489,7 @@ def test_an_error_that_kazoo_does_not_know(in_thread: InThread) -> None:
 def test_the_last_request_of_all(in_thread: InThread) -> None:
     """Nothing is sent behind the request to end the session."""
     with Peer() as peer:
-        peer.client._queue.extend([(CloseInstance, None), (GetData("/node", None), Reply(None))])
+        peer.client._queue.extend([(CloseInstance, None), (GetData("/node", None), Reply())])
         peer.serve(in_thread)
         xid = peer.request()
         peer.far.settimeout(0.2)

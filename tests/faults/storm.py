@@ -700,7 +700,7 @@ def add_auth() -> None:
 
 def no_threads() -> None:
     """No thread can be started while many requests are made on a connection that is down; all are answered."""
-    from zkconcurrent._kazoo.reply import HandledReply
+    from zkconcurrent._kazoo.reply import Reply
 
     many, wrong, answers, states = 1000, list[str](), list[Any](), list[str]()
 
@@ -719,7 +719,7 @@ def no_threads() -> None:
             while "SUSPENDED" not in states:
                 time.sleep(0.01)
             for _ in range(many):
-                Session.of(zk).link.transport.send(GetData(PATH, None), HandledReply(answers.append))
+                Session.of(zk).link.transport.send((GetData(PATH, None), Reply(None, answers.append)))
             proxy.resume()
             alive()
             while len(answers) < many:

@@ -66,7 +66,9 @@ def ask(session: Session, *requests: tuple[Any, ...], sending: AbstractContextMa
         for name, *arguments in requests:
             answer = Reply(event.set)
             watcher = [arguments.pop()] if arguments and callable(arguments[-1]) else []
-            getattr(session.link, name)(*arguments, answer, *watcher)
+            made = getattr(session.link, name)(*arguments, answer, *watcher)
+            if made is not None:  # `remove_watch` sends its request itself
+                session.link.send(made)
             answers.append(answer)
     wait(session, lambda: all(answer.done for answer in answers))
     return [answer.value if answer.error is None else answer.error for answer in answers]

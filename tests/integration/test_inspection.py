@@ -318,12 +318,12 @@ def test_it_takes_no_lock_and_sends_nothing(zk: KazooClient, zk_path: str, in_th
         standing = in_thread(stand)
         assert entered.wait(20)
         sent: list[object] = []
-        send = session.link.transport.send
-        session.link.transport.send = lambda *args: sent.append(args) or send(*args)  # type: ignore[func-returns-value]
+        send = session.link.send
+        session.link.send = lambda *args: sent.append(args) or send(*args)  # type: ignore[func-returns-value]
         try:
             assert holds(zk_path)
         finally:
-            del session.link.transport.send
+            session.link.send = send
             leave.set()
         standing.result(20)
     assert sent == []

@@ -25,7 +25,7 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # The recipes, what they share, and the parts of the engine that decide who holds, who waits, and what is deleted.
 ENGINE = (
     *("call", "connection_listener", "deletes", "expired_holds", "heartbeat", "holds", "keeper_thread"),
-    *("local_handoff", "loss_signal", "operation_runner", "patience", "request_sender", "session"),
+    *("local_handoff", "loss_signal", "operation_runner", "patience", "operation_requests", "session"),
     *("ticket_registry", "watch_removals"),
 )
 # An operator's mark can be read in a table that has room for so many letters of the place.

@@ -15,7 +15,7 @@ from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, Throttl
 
 from zkconcurrent import LockLostError, RefusedError
 from zkconcurrent._arguments.limits import CHECK_BYTES
-from zkconcurrent._engine import request_sender
+from zkconcurrent._engine import operation_requests
 from zkconcurrent._engine.call import Call
 from zkconcurrent._engine.connection_listener import HINT_AFTER, Listener
 from zkconcurrent._engine.deletes import Deletes
@@ -91,6 +91,9 @@ class Bench:
             ticket.queued_as(f"{ticket.prefix}lock-0000000000", 1)
         return ticket
 
+    def send(self, *_: object) -> None:
+        """Each request was noted as it was made."""
+
     def delete(self, node: str, reply: Any) -> None:
         """Note a delete."""
         self._note("delete", node, reply)
@@ -106,12 +109,8 @@ class Bench:
         self._note("children", path, reply)
 
     def check(self, nodes: list[str], reply: Any) -> None:
-        """Note a check of so many nodes."""
-        self._note("check", str(len(nodes)), reply)
-
-    def check_root(self, reply: Any) -> None:
-        """Note a check of the root."""
-        self._note("check", "/", reply)
+        """Note a check of so many nodes, or of the root."""
+        self._note("check", str(len(nodes) or "/"), reply)
 
     def get(self, node: str, reply: Any, _watcher: Any = None) -> None:
         """Note a read."""
@@ -266,9 +265,11 @@ def test_a_container_whose_parent_is_missing(refused: str | None, outcome: type[
     call: Any = SimpleNamespace(path="/app/lock", refused=None)
     if refused is not None:
         step = op.EnsureContainer(refused)
-        refusal = request_sender.note_container_failure(call, step, NoAuthError(), RefusedError("/", ""))
+        refusal = operation_requests.note_container_failure(call, step, NoAuthError(), RefusedError("/", ""))
         assert isinstance(refusal, op.NodeExists)
-    failed = request_sender.note_container_failure(call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode())
+    failed = operation_requests.note_container_failure(
+        call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode()
+    )
     assert type(failed) is outcome
 
 
@@ -306,7 +307,7 @@ def test_the_chroot_that_is_missing(failed: int) -> None:
     call: Any = SimpleNamespace(path="/a", session=SimpleNamespace(link=SimpleNamespace(full=lambda path: path)))
     step, failure = op.CreateTogether((op.Container("/a"), op.Container("/a/b"))), op.NoNode()
     failure.part = failed
-    found = request_sender.together_failure(call, step, NoNodeError(), failure)
+    found = operation_requests.together_failure(call, step, NoNodeError(), failure)
     assert isinstance(found, op.NoNode if failed else RefusedError)
 
 
@@ -440,7 +441,7 @@ def test_a_joint_hold_of_which_a_part_is_lost_already() -> None:
 def test_a_server_that_watches_no_tree(error: Exception) -> None:
     """The error says what the server lacks; any other is left as it is."""
     failed = op.NoNode()
-    found = request_sender.tree_failure(SimpleNamespace(path="/d"), op.WatchRecursive, error, failed)  # type: ignore[arg-type]
+    found = operation_requests.tree_failure(SimpleNamespace(path="/d"), op.WatchRecursive, error, failed)  # type: ignore[arg-type]
     assert found is failed if isinstance(error, NoNodeError) else isinstance(found, RefusedError)
 
 
@@ -503,9 +504,10 @@ def test_a_keeper_that_misses_the_lock() -> None:
 
 def test_a_create_is_for_one_session() -> None:
     """Sent in the next one, it would make a node that no ticket has."""
-    ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *_: None)
+    ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *made: made)
     call: Any = SimpleNamespace(session=SimpleNamespace(link=link, post=print))
-    assert request_sender.send_create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None).session == 7
+    made = operation_requests.create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None)
+    assert made[-1].session == 7
 
 
 @pytest.mark.parametrize("reason", [None, "exiting", "on_own_thread"])

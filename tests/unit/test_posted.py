@@ -55,7 +55,7 @@ def test_an_alarm_strikes_at_every_line(in_thread: InThread) -> None:
         def handled(name: str, _: object, done: list[str] = done) -> None:
             done.append(name)
 
-        replies = [HandledReply(functools.partial(handled, name), state.wake_keeper, state.post) for name in "ab"]
+        replies = [HandledReply(functools.partial(handled, name), state.post, state.wake_keeper) for name in "ab"]
         hook = InterruptAt(line, error=TimeoutError)
         with state.lock:
             for reply in replies:

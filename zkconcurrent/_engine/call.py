@@ -26,13 +26,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ClientError, ZkConcurrentError
-from .._kazoo.reply import Reply, no_wakeup
+from .._kazoo.reply import Reply
 from .._protocol.operations import DeadlinePassed, Failure, OutOfReach, Recipe, SessionExpired
 from .._protocol.ticket import State, Ticket
 from .._runtime.identity import of_caller
 from .._runtime.interrupts import TRIES, check_not_interrupted
 from .._runtime.serving import in_listener
-from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, outlast, wait
+from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, no_wakeup, outlast, wait
 from .operation_runner import POLICIES
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
@@ -124,10 +124,12 @@ class Call:
 
     def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin the call; `wake` ends its sleep, and is also called at each change of the connection."""
+        session = self.session
         self.wake, self.deserted = wake, deserted
-        self.session.calls.add(self)
+        session.calls.add(self)
         # No step waits while it has the lock. So if this thread has it, this call runs on top of an interrupted frame.
-        self.owned_locks = (self.session.lock,) if self.session.has_lock() else ()
+        if session.has_lock():
+            self.owned_locks = (session.lock,)
 
     def end(self) -> None:
         """Note that the steps have ended."""
@@ -247,7 +249,7 @@ class Call:
             if not session.deletes.send_all(self.path):
                 return
         reply = Reply(self.wake)
-        session.link.sync(self.path, reply)
+        session.link.send(session.link.sync(self.path, reply))
         bound = session.reply_limit()
         # The recipe's first step raises these errors again.
         with contextlib.suppress(DeadlinePassed, OutOfReach):

@@ -6,8 +6,7 @@ import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
-from .._kazoo.reply import no_wakeup
-from .._runtime.wait_loops import WakeUp, WhyEnd
+from .._runtime.wait_loops import WakeUp, WhyEnd, no_wakeup
 from .call import Call
 from .session import Session
 

@@ -28,6 +28,7 @@ from .._kazoo.link import FORKED, Link
 from .._runtime.clock import boot_clock, monotonic
 from .._runtime.live_set import LiveSet
 from .._runtime.this_process import new_uuid
+from .hooks import Hooks
 from .ticket_registry import Registry
 
 log = logging.getLogger("zkconcurrent")
@@ -66,6 +67,7 @@ class ClientState:
         calls: the calls in progress; a change of the connection wakes them. The set is weak: a call that an interrupt
             kept from being abandoned does not stay here.
         unlogged: what is left to log.
+        hooks: the hooks through which `_observe` observes this client.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = monotonic):
@@ -83,6 +85,7 @@ class ClientState:
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: LiveSet[Any] = LiveSet()
         self.unlogged: deque[Callable[[], None]] = deque()
+        self.hooks = Hooks()
         # The posted work that failed last on a thread of the program: `_run` has it done once more.
         self._failed: Callable[[], None] | None = None
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.

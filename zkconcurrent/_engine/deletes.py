@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from .._errors import RefusedError
 from .._kazoo.failures import failure, kazoo_errors
-from .._kazoo.reply import HandledReply
+from .._kazoo.reply import HandledReply, Reply
 from .._protocol.operations import Busy, ConnectionLost, NoNode
 from .._protocol.ticket import State, Ticket
 from .client_state import ClientState
@@ -109,8 +109,8 @@ class Deletes:
                 self._try_again(ticket, reply.error)
 
         ticket.deletes += 1
-        reply = HandledReply(on_reply, post=client.post)
-        client.link.delete(ticket.node, reply)
+        reply = HandledReply(on_reply, client.post)
+        client.link.send(client.link.delete(ticket.node, reply))
         # The send is recorded afterwards: if an interrupt prevents the send, the delete must not seem to be sent.
         # A send that failed at once is recorded too: otherwise the keeper would repeat it without a pause, until it
         # knows that the connection or session is over.
@@ -120,7 +120,7 @@ class Deletes:
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may exist. Its create was sent already, so a listing behind a sync shows it."""
         client, last_tried = self._client, self.last_tried
-        synced = HandledReply(lambda _: None)
+        synced = Reply()
 
         def on_reply(reply: HandledReply) -> None:
             # A busy server may refuse the `sync` alone; then the listing proves nothing.
@@ -137,9 +137,8 @@ class Deletes:
             else:
                 self._delete(ticket)
 
-        client.link.sync(ticket.path, synced)
-        reply = HandledReply(on_reply, post=client.post)
-        client.link.children(ticket.path, reply)
+        listed = HandledReply(on_reply, client.post)
+        client.link.send(client.link.sync(ticket.path, synced), client.link.children(ticket.path, listed))
         if ticket.prefix in client.registry.deletes and ticket.name is None:
             last_tried[ticket.prefix] = client.clock()
 

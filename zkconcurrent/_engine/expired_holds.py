@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from .._protocol.ticket import LossRecord, Ticket
+from .._protocol.ticket import LossRecord
 from .._runtime.identity import label
 from .client_state import ClientState
 from .loss_cause import complete, why_lost
@@ -26,15 +26,11 @@ class ExpiredHolds:
     Args:
         client: the session.
         why: returns why holds end now; called with the time, by the clock of leases.
-        ending: notes that the hold of a ticket ends; called with the session's lock held.
     """
 
-    def __init__(
-        self, client: ClientState, why: Callable[[float], LossRecord], ending: Callable[[Ticket], None]
-    ) -> None:
+    def __init__(self, client: ClientState, why: Callable[[float], LossRecord]) -> None:
         self._client = client
         self._why = why
-        self._ending = ending
 
     def end_past_lease(self) -> None:
         """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
@@ -67,7 +63,7 @@ class ExpiredHolds:
                 complete(ticket, client.clock())
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
-                self._ending(ticket)
+                client.hooks.ending(ticket)
                 # R2: if an interrupt comes before this, the next caller reports the loss. R4: a signal handler that
                 # interrupted this thread may have removed the ticket.
                 with suppress(ValueError):

@@ -32,7 +32,7 @@ from itertools import islice
 
 from .._arguments.limits import CHECK_BYTES
 from .._kazoo.failures import failure, kazoo_errors
-from .._kazoo.reply import HandledReply
+from .._kazoo.reply import HandledReply, Reply, Request
 from .._kazoo.watches import Watcher
 from .._protocol.operations import ConnectionLost
 from .._protocol.session_lease import LONGEST_SPACING
@@ -141,7 +141,7 @@ class Heartbeat:
         if proof <= now and at_once:
             self._prove()
         else:
-            client.link.sync("/", self._expected(partial(self._synced, proof <= now)))
+            client.link.send(client.link.sync("/", self._expected(partial(self._synced, proof <= now))))
         self._watch_holds()
         self._look_around(now)
         self._next = client.link.transport.awaited_xid
@@ -228,7 +228,7 @@ class Heartbeat:
             self._check_nodes(readable[part])
         if known and not readable:
             # A check of the root proves as much, and the root can't be missing.
-            link.check_root(self._expected(lambda _: None))
+            link.send(link.check((), self._expected(lambda _: None)))
 
     def _watch_holds(self) -> None:
         """Watch the nodes of holds that are not watched on this connection, some at a time."""
@@ -242,8 +242,8 @@ class Heartbeat:
         link = self._client.link
         ticket.watched = link.connection
         # This read is behind a `sync` or a write. It leaves no watch on a node that is not there.
-        reply = HandledReply(partial(self._watch_set, ticket), post=self._client.post)
-        link.get(ticket.node, reply, self._watcher)
+        reply = HandledReply(partial(self._watch_set, ticket), self._client.post)
+        link.send(link.get(ticket.node, reply, self._watcher))
 
     def _watch_set(self, ticket: Ticket, reply: HandledReply) -> None:
         if isinstance(reply.error, kazoo_errors.NoNodeError):
@@ -295,7 +295,7 @@ class Heartbeat:
             if self._proof_is_wanted() or self._next_proof() < self._last + self._pause():
                 self._client.wake_keeper()
 
-        reply = HandledReply(on_reply, post=self._client.post)
+        reply = HandledReply(on_reply, self._client.post)
         self._unanswered.add(reply)
         return reply
 
@@ -310,20 +310,18 @@ class Heartbeat:
             if failed:
                 link = self._client.link
                 # A check of the root proves the lease in place of the failed `multi`.
-                link.check_root(self._expected(lambda _: None))
-                link.sync("/", HandledReply(lambda _: None))
+                proof = link.check((), self._expected(lambda _: None))
                 # Reads behind the `sync` show at once which of the other nodes are missing.
-                for ticket in known[failed[0] + 1 :]:
-                    self._read_node(ticket)
+                sync, reads = link.sync("/", Reply()), map(self._read, known[failed[0] + 1 :])
+                link.send(proof, sync, *reads)
                 self.hurry()
 
-        self._client.link.check([ticket.node for ticket in known], self._expected(checked))
+        link = self._client.link
+        link.send(link.check([ticket.node for ticket in known], self._expected(checked)))
 
-    def _read_node(self, ticket: Ticket) -> None:
-        client = self._client
-        client.link.get(
-            ticket.node, HandledReply(lambda reply: self._note_result(ticket, reply.error), post=client.post)
-        )
+    def _read(self, ticket: Ticket) -> Request:
+        reply = HandledReply(lambda reply: self._note_result(ticket, reply.error), self._client.post)
+        return self._client.link.get(ticket.node, reply)
 
     def _note_result(self, ticket: Ticket, result: object) -> bool:
         """Note the result for a node; return whether the node is missing or unreadable."""
@@ -338,7 +336,7 @@ class Heartbeat:
 
     def _ask_leader(self) -> None:
         """Ask the leader whether it still has the nodes whose end the waiters wait for."""
-        registry = self._client.registry
+        client, registry = self._client, self._client.registry
         shown = registry.shown()[:MOST_ASKED]
         self._unknown.intersection_update(shown)
 
@@ -349,7 +347,7 @@ class Heartbeat:
 
         for part in self._parts(shown):
             asked = shown[part]
-            self._client.link.check(asked, HandledReply(partial(on_reply, asked=asked), post=self._client.post))
+            client.link.send(client.link.check(asked, HandledReply(partial(on_reply, asked=asked), client.post)))
 
     def _doubt_server(self, node: str) -> None:
         """Have those who wait for a node that the leader lacks look again; the second time, leave the server."""
@@ -369,19 +367,18 @@ class Heartbeat:
     def _delete_strays(self, path: str) -> None:
         """Delete nodes of this client that no recipe knows."""
         client, link = self._client, self._client.link
-        synced = HandledReply(lambda _: None)
+        synced = Reply()
 
         def listed(reply: HandledReply) -> None:
             error = synced.error or reply.error
             if error is None or not isinstance(failure(error, path), ConnectionLost):
                 self._unlisted.discard(path)
             for node in client.registry.strays(path, reply.value or ()):
-                link.delete(node, HandledReply(partial(deleted, node=node), post=client.post))
+                link.send(link.delete(node, HandledReply(partial(deleted, node=node), client.post)))
 
         def deleted(reply: HandledReply, node: str) -> None:
             if reply.error is None:
                 text = "deleted a node of this client that belonged to no holder or waiter: %s"
                 client.warn_later(text, node, zk_path=path)
 
-        link.sync(path, synced)
-        link.children(path, HandledReply(listed, post=client.post))
+        link.send(link.sync(path, synced), link.children(path, HandledReply(listed, client.post)))

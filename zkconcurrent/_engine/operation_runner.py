@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 
 from .._errors import RefusedError
 from .._kazoo.failures import failure, kazoo_errors
-from .._kazoo.reply import HandledReply, Reply
+from .._kazoo.reply import Reply, Request
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.session_lease import NEVER
 from .._protocol.ticket import Ticket
 from .._runtime.wait_loops import Steps, WakeUp
-from . import request_sender as requests
+from . import operation_requests as requests
+from .operation_requests import RunningCall
 from .patience import POLL_INTERVAL
-from .request_sender import RunningCall
 from .session import Session
 
 # A new connection takes about this long. A call that would wait longer for a proof of its lease asks for a new
@@ -59,6 +59,7 @@ def _request(
         watcher: the watcher to leave on the nodes that the operations read.
         replies: the replies to wait for, if the requests were sent already.
     """
+    session = call.session
     results: list[Any] = [None] * len(operations)
     left = list(range(len(operations)))
     again: list[int] = []
@@ -71,19 +72,17 @@ def _request(
             except op.DeadlinePassed as passed:
                 passed.unsent = not again
                 raise
-            replies, connection = [], call.session.link.connection
-            for i in left:
-                # Replies come in the order of the requests: once the last one is there, all are.
-                wake = call.wake if i == left[-1] else None
-                replies.append(POLICIES[type(operations[i])].send(call, operations[i], wake, watcher))
+            connection = session.link.connection
+            replies = _send(call, [operations[i] for i in left], watcher)
         last = replies[-1]
-        bound = 0.0 if last.done else call.session.reply_limit()
-        while not last.done:
-            if not (yield from call.park(bound)):
-                # The request was lost inside kazoo.
-                last.set_exception(kazoo_errors.ConnectionLoss())
+        if not last.done:
+            bound = session.reply_limit()
+            while not last.done:
+                if not (yield from call.park(bound)):
+                    # The request was lost inside kazoo.
+                    last.set_exception(kazoo_errors.ConnectionLoss())
         # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
-        call.session.run_posted()
+        session.run_posted()
         in_doubt, again = again, []
         for i, reply in zip(left, replies, strict=True):
             # A busy server may have refused an earlier request alone, so this read may show an older state.
@@ -104,7 +103,7 @@ def _request(
                 if not refused or not op.makes_ephemerals(getattr(operations[i], "operations", ())):
                     raise
                 yield from _check_session(call, operations[i].ticket)
-                if call.session.link.connection is connection:
+                if session.link.connection is connection:
                     raise failure(kazoo_errors.EphemeralOnLocalSessionError(), call.path) from None
                 # The session lives: a former leader was about to end it, and did not.
                 again.append(i)
@@ -113,6 +112,15 @@ def _request(
                     results[i] = None
         left, replies = again, None
     return results
+
+
+def _send(call: RunningCall, operations: Sequence[Any], watcher: Watcher | None) -> list[Reply]:
+    """Send requests together; return their replies. The last reply wakes the call, as it comes after all others."""
+    requests, last = [], len(operations) - 1
+    for n, each in enumerate(operations):
+        requests.append(POLICIES[type(each)].request(call, each, call.wake if n == last else None, watcher))
+    call.session.link.send(*requests)
+    return [reply for _, reply in requests]
 
 
 def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
@@ -138,7 +146,7 @@ def _result(call: RunningCall, step: Any, reply: Reply) -> object:
     policy = POLICIES[type(step)]
     if policy.deletes and step.ticket is not None:
         call.session.mark_deleted(step.ticket)
-    return policy.result(step, reply.value)
+    return reply.value if policy.result is None else policy.result(step, reply.value)
 
 
 def _failure_result(call: RunningCall, step: Any, error: Exception) -> object:
@@ -173,12 +181,13 @@ def _check_chroot(call: RunningCall, _: op.CheckChroot) -> Steps[None]:
 
 def _new_ticket(call: RunningCall, step: op.NewTicket) -> Steps[Ticket]:
     while True:
-        yield from call.await_session(None)
+        if not call.session.link.connected:
+            yield from call.await_session(None)
         try:
             return call.session.new_ticket(step.path, call.tickets, marked=step.marked, detached=step.detached)
         except op.SessionExpired:
-            # The session has ended since: the call waits for the next one.
-            continue
+            # The session has ended, and the call waits for the next one.
+            yield from call.await_session(None)
 
 
 def _prove(call: RunningCall, step: op.ProveLease) -> Steps[None]:
@@ -279,23 +288,21 @@ def _read_ahead(call: RunningCall, step: op.WaitGone, ahead: str) -> Reply:
     ticket.way = way
     if way is None:
         reply = Reply(call.wake)
-        link.get(ahead, reply, on_event)
+        link.send(link.get(ahead, reply, on_event))
         return reply
 
     # The connection thread calls these functions as the replies come, in order with the events: see `way`.
-    def own_read(reply: HandledReply) -> None:
+    def own_read(reply: Reply) -> None:
         found = None if reply.error is not None else reply.value[1].ephemeralOwner
         ticket.watched = link.connection if found else False
         way.read_own(link.connection, found)
 
-    def ahead_read(reply: HandledReply) -> None:
+    def ahead_read(reply: Reply) -> None:
         gone = isinstance(reply.error, kazoo_errors.NoNodeError)
         way.read_ahead(link.connection, gone=gone if gone or reply.error is None else None)
 
-    # This request goes out together with the next read.
-    link.get(ticket.node, HandledReply(own_read, None), on_event)
-    reply = HandledReply(ahead_read, call.wake)
-    link.get(ahead, reply, on_event)
+    reply = Reply(call.wake, ahead_read)
+    link.send(link.get(ticket.node, Reply(None, own_read), on_event), link.get(ahead, reply, on_event))
     return reply
 
 
@@ -313,10 +320,8 @@ def _look_again(call: RunningCall, step: op.WaitGone, early: list[Reply]) -> Non
         ticket.way = None
         # After a long wait the lease may need a new proof, which this write gives before the replies to the reads.
         if not ticket.lease.believed(session.clock() + session.timeout / 20):
-            session.link.check([ticket.node], HandledReply(lambda _: None))
-        wakes = [None] * (len(step.reads) - 1) + [call.wake]
-        sent = [POLICIES[type(read)].send(call, read, wake, None) for read, wake in zip(step.reads, wakes, strict=True)]
-        early.extend(sent)
+            session.link.send(session.link.check([ticket.node], Reply()))
+        early.extend(_send(call, step.reads, None))
     # R2: if an interrupt comes before this, the next event does all of it again.
     session.stop_waiting(ticket, call.wake)
 
@@ -365,15 +370,16 @@ def _wait(call: RunningCall, step: op.Wait) -> Steps[None]:
 
 
 class Policy(NamedTuple):
-    """How an operation is performed; for a request, also how it is sent and how its outcome is handled.
+    """How an operation is performed; for a request, also how it is made and how its outcome is handled.
 
     Attributes:
         steps: makes the steps that perform it. Unless given, they send the request and wait for its reply.
-        send: sends the request; called with the call, the operation, what the reply is to wake, and the watcher to
+        request: makes the request; called with the call, the operation, what the reply is to wake, and the watcher to
             leave. None if the operation sends no request.
         repeats: the request is sent again after a lost connection; otherwise the recipe gets `ConnectionLost`.
         answers: the failures that are results, with their values; all others are raised.
-        result: a function that makes the result from the operation and the reply's value.
+        result: a function that makes the result from the operation and the reply's value; None if the value is the
+            result.
         failed: a function that returns what a failure means, if that depends on more than its error; called with the
             call, the operation, kazoo's error, and the failure that the error alone means.
         reads: the request changes nothing.
@@ -381,10 +387,10 @@ class Policy(NamedTuple):
     """
 
     steps: Callable[[Any, Any], Steps[object]] = _alone
-    send: Callable[[Any, Any, WakeUp | None, Watcher | None], Reply] = None  # type: ignore[assignment]
+    request: Callable[[Any, Any, WakeUp | None, Watcher | None], Request] = None  # type: ignore[assignment]
     repeats: bool = False
     answers: Mapping[type[Exception], object] = {}
-    result: Callable[[Any, Any], object] = requests.value
+    result: Callable[[Any, Any], object] | None = None
     failed: Callable[[Any, Any, Exception, Exception], Exception] | None = None
     reads: bool = False
     deletes: bool = False
@@ -394,63 +400,63 @@ POLICIES: dict[type, Policy] = {
     # Several operations that a recipe has yielded together.
     tuple: Policy(_request),
     # Reads.
-    op.Get: Policy(send=requests.send_get, repeats=True, answers={op.NoNode: None}, result=requests.node, reads=True),
-    op.Children: Policy(send=requests.send_children, repeats=True, answers={op.NoNode: op.NOWHERE}, reads=True),
-    op.Exists: Policy(send=requests.send_exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
+    op.Get: Policy(request=requests.get, repeats=True, answers={op.NoNode: None}, result=requests.node, reads=True),
+    op.Children: Policy(request=requests.children, repeats=True, answers={op.NoNode: op.NOWHERE}, reads=True),
+    op.Exists: Policy(request=requests.exists, repeats=True, result=lambda _, stat: stat is not None, reads=True),
     op.GetWithZxid: Policy(
-        send=requests.plainly(lambda link, step, reply: link.get_with_zxid(step.path, reply)),
+        request=requests.plainly(lambda link, step, reply: link.get_with_zxid(step.path, reply)),
         repeats=True,
         result=requests.node_with_zxid,
         reads=True,
     ),
     op.Sync: Policy(
-        send=requests.plainly(lambda link, step, reply: link.sync(step.path, reply)),
+        request=requests.plainly(lambda link, step, reply: link.sync(step.path, reply)),
         repeats=True,
         answers={op.NoNode: None},
     ),
     op.CheckChroot: Policy(_check_chroot),
     # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
-    op.CreateEphemeral: Policy(send=requests.send_create, result=lambda step, _: step.ticket.name),
+    op.CreateEphemeral: Policy(request=requests.create),
     op.CreatePersistent: Policy(
-        send=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
+        request=requests.plainly(lambda link, step, reply: link.create_persistent(step.path, step.data, reply)),
         repeats=True,
         answers={op.NodeExists: False},
         result=requests.true,
         failed=requests.persistent_failure,
     ),
     op.CreateTogether: Policy(
-        send=requests.plainly(lambda link, step, reply: link.multi(step.operations, reply)),
+        request=requests.plainly(lambda link, step, reply: link.multi(step.operations, reply)),
         repeats=True,
         answers={op.NodeExists: False},
         result=requests.true,
         failed=requests.together_failure,
     ),
     op.EnsureContainer: Policy(
-        send=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
+        request=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
         repeats=True,
         answers={op.NodeExists: None},
         failed=requests.note_container_failure,
     ),
     op.SetNode: Policy(
-        send=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
+        request=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),
         answers={op.NoNode: False, op.BadVersion: False},
         result=requests.true,
     ),
     op.Delete: Policy(
-        send=requests.plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
+        request=requests.plainly(lambda link, step, reply: link.delete(step.path, reply, step.version)),
         repeats=True,
         answers={op.NoNode: False},
         result=requests.true,
         deletes=True,
     ),
-    op.Multi: Policy(send=requests.send_multi, failed=requests.together_failure),
+    op.Multi: Policy(request=requests.multi, failed=requests.together_failure),
     # Waiting.
     op.WaitGone: Policy(_wait_gone),
     op.Watch: Policy(_watch),
     op.Wait: Policy(_wait),
     op.WatchRecursive: Policy(
         _watch_tree,
-        send=requests.plainly(lambda link, step, reply: link.watch_tree(step.path, reply)),
+        request=requests.plainly(lambda link, step, reply: link.watch_tree(step.path, reply)),
         failed=requests.tree_failure,
     ),
     op.WaitRecursive: Policy(_wait_tree),

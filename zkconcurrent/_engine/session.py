@@ -36,7 +36,6 @@ from .connection_listener import Listener
 from .deletes import Deletes
 from .expired_holds import ExpiredHolds
 from .heartbeat import Heartbeat
-from .hooks import Hooks
 from .keeper_thread import IDLE_BEAT, Keeper
 from .loss_cause import of_end
 from .path_directory import PathDirectory, PathStateT
@@ -91,7 +90,6 @@ class Session(ClientState):
         watches: removes the watches of waits that are over.
         heartbeat: renews the lease, and finds dead links and missing nodes.
         keeper: the thread that does the due work.
-        hooks: the hooks through which `_observe` observes this client.
         expired_holds: ends holds without a release, and reports their losses.
         handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
@@ -119,14 +117,13 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self, self.listener.on_event, self.directory.tell_asked)
         self.listener.own_changed = self.heartbeat.own_changed
         self.keeper = Keeper(self, self.do_due_work)
-        self.hooks = Hooks()
         # The time for which the keeper has planned its next turn. The turn comes later if this process is paused.
         self.next_turn = math.inf
         self._suspect = False
         self._suspect_warned_at = -math.inf
         # Since when the client has been stopped, or not yet started.
         self._stopped_since = math.inf
-        self.expired_holds = ExpiredHolds(self, self._why_lost, self._ending)
+        self.expired_holds = ExpiredHolds(self, self._why_lost)
         self.handoffs: LiveSet[Handoff] = LiveSet()
         self.watches_handoffs = False
 
@@ -164,12 +161,13 @@ class Session(ClientState):
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
                 exiting; or the caller runs on one of kazoo's threads or of the library's, or is a listener.
         """
+        link = self.link
         if self.refusal is not None:
             raise ClientError(path, self.refusal)
-        if self.link.stopped:
-            self.link.open_at_use()
-            if self.link.stopped:
-                raise ClientError(path, self.link.why_stopped())
+        if link.stopped:
+            link.open_at_use()
+            if link.stopped:
+                raise ClientError(path, link.why_stopped())
         self.check_thread(path)
         if in_listener():
             raise ClientError(path, "called from a listener, which must not wait: hand the work to another thread")
@@ -251,11 +249,12 @@ class Session(ClientState):
 
     def grant(self, ticket: Ticket) -> bool:
         """Make the ticket a hold; see `Registry.grant`."""
+        lease = ticket.lease
         with self.lock:
             now = self.time()
             if not self.registry.grant(ticket, now):
                 return False
-        if ticket.lease.end < now + ticket.lease.timeout / 2:
+        if lease.end < now + lease.timeout / 2:
             # The proof of this grant is rather old, so the heartbeat renews the lease at once.
             self.heartbeat.hurry()
         return True
@@ -298,9 +297,6 @@ class Session(ClientState):
             # R1, as in `discard`.
             self.hooks.ending(ticket)
             self.registry.mark_deleted(ticket)
-
-    def _ending(self, ticket: Ticket) -> None:
-        self.hooks.ending(ticket)
 
     def _why_lost(self, now: float) -> LossRecord:
         lease, paused = self.registry.lease, now - self.next_turn > self.timeout / 3

@@ -87,4 +87,5 @@ class Spares:
             if not self.leaving and len(self.left) > SPARES:
                 self._client.wake_keeper()
 
-        self._client.link.delete(path, HandledReply(on_reply, post=self._client.post), version)
+        link = self._client.link
+        link.send(link.delete(path, HandledReply(on_reply, self._client.post), version))

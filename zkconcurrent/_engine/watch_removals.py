@@ -118,7 +118,7 @@ class Watches:
             if self._due and not self._unanswered:
                 self._client.wake_keeper()
 
-        reply = HandledReply(on_reply, post=self._client.post)
+        reply = HandledReply(on_reply, self._client.post)
         self._unanswered.add(reply)
         return reply
 

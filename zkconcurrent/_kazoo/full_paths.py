@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from kazoo.protocol.serialization import GetChildren2, GetData, Sync
 
-from .link import Link
-from .reply import Reply
+from .reply import Reply, Request
 
 
-def send_children(link: Link, path: str, reply: Reply) -> None:
+def children(path: str, reply: Reply) -> Request:
     """List the children's names, with the stat of the path."""
-    link.transport.send(GetChildren2(path, None), reply)
+    return GetChildren2(path, None), reply
 
 
-def send_get(link: Link, path: str, reply: Reply) -> None:
+def get(path: str, reply: Reply) -> Request:
     """Read a node's data and stat."""
-    link.transport.send(GetData(path, None), reply)
+    return GetData(path, None), reply
 
 
-def send_sync(link: Link, path: str, reply: Reply) -> None:
+def sync(path: str, reply: Reply) -> Request:
     """Have the server catch up with its leader."""
-    link.transport.send(Sync(path), reply)
+    return Sync(path), reply

@@ -53,23 +53,23 @@ class Leases:
 
     def as_write(self, reply: Reply) -> Reply:
         """Mark and return the reply to a write sent now: its success renews the lease, as a majority must agree."""
-        reply.on_success = self.note_write
+        reply.on_reply = self.note_write
         reply.sent = self._opening.clock()
         return reply
 
     def as_sync(self, reply: Reply) -> Reply:
         """Mark and return the reply to a `sync` sent now: its success helps later writes, as it goes by the leader."""
-        reply.on_success = self._note_sync
+        reply.on_reply = self._note_sync
         reply.sent = self._opening.clock()
         return reply
 
     def note_write(self, reply: Reply) -> None:
-        """Note the success of a write."""
-        if (lease := self._leases.get(self._parts.session_id)) is not None:
+        """Note the reply to a write, if it is a success."""
+        if reply.error is None and (lease := self._leases.get(self._parts.session_id)) is not None:
             lease.note_answered(reply.sent, self._opening.clock(), write=True)
 
     def _note_sync(self, reply: Reply) -> None:
-        if (lease := self._leases.get(self._parts.session_id)) is not None:
+        if reply.error is None and (lease := self._leases.get(self._parts.session_id)) is not None:
             lease.note_answered(reply.sent, self._opening.clock(), write=False)
 
     def _new_lease(self, session: int) -> Lease:

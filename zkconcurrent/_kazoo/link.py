@@ -36,7 +36,7 @@ from .addresses import OF_TLS, WHY_HUNG_UP, WHY_NO_TLS, shown
 from .failures import NOT_THE_CAUSE, kazoo_errors
 from .leases import Leases
 from .opening import CONNECTED_STATES
-from .reply import HandledReply, Reply, no_wakeup
+from .reply import Reply, Request
 from .requests import CreateContainer, CreatedStat, ListChildren, MultiWithContainers
 from .transport import Transport
 from .watches import CHILDREN, DATA, TREE, AddWatch, RemovalWithdrawn, RemoveWatches, Watcher, forget_watcher, has_watch
@@ -77,6 +77,7 @@ class Link:
 
     Attributes:
         leases: the leases of the client's sessions.
+        send: sends requests, which the methods here make: see `Transport.send`.
         seen_chroot: the chroot that was seen to exist; empty at first, as for a client without a chroot.
     """
 
@@ -84,13 +85,14 @@ class Link:
         self.client = client
         self.handler = client.handler
         self.transport = Transport.of(client)
+        self.send = self.transport.send
         self._parts = self.transport.parts
         self.leases = Leases(self._parts, self.transport.opening)
         self.identity = of_thread
         # Returns the number in `Thread.ident`, which the system may give to another thread later.
         self.thread = threading.get_ident
-        # kazoo's threads, and their numbers.
-        self._own_threads: tuple[list[object], set[object]] = [], set()
+        # kazoo's connection thread, and the numbers of all its threads, of which it was the last to start.
+        self._own_threads: tuple[object, set[object]] = None, set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep
         # either kind from being set, and the first kind takes half the work of kazoo's events.
         self.sleep_event = AutoResetEvent
@@ -229,11 +231,12 @@ class Link:
 
         These are kazoo's threads, and the thread of a service in the memory of this process.
         """
-        threads = [self._parts.routine, *self._parts.workers]
+        routine = self._parts.routine
         known, idents = self._own_threads
-        if threads != known:
+        if routine is not known or routine is None:
+            threads = [routine, *self._parts.workers]
             idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
-            self._own_threads = threads, idents
+            self._own_threads = routine, idents
         here = self.thread()
         return here in idents or here in serving.threads
 
@@ -251,69 +254,60 @@ class Link:
         """Return the access rights of a new node."""
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
-    def create(self, prefix: str, data: bytes, reply: Reply) -> None:
-        """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        create = Create2(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL)
-        self.transport.send(create, self.leases.as_write(reply))
+    # The methods below each return a request, for `send`; only the last two send it.
 
-    def multi(self, operations: Sequence[op.Part], reply: Reply) -> None:
+    def create(self, prefix: str, data: bytes, reply: Reply) -> Request:
+        """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
+        return Create2(self.full(prefix), data, self.acl(), EPHEMERAL_SEQUENTIAL), self.leases.as_write(reply)
+
+    def multi(self, operations: Sequence[op.Part], reply: Reply) -> Request:
         """Do all operations or none; the reply has each one's reply, as if sent alone, or the cause of the failure.
 
         The cause has the number of the operation that failed, in `part`.
         """
         requests = [_PARTS[type(each)](self, self.full(each.path), each) for each in operations]
 
-        def on_reply(whole: HandledReply) -> None:
-            error = whole.error
-            for part, each in enumerate(whole.value or ()):
-                if error is None and isinstance(each, Exception) and not isinstance(each, NOT_THE_CAUSE):
-                    error = each
-                    error.part = part  # type: ignore[attr-defined]
-            if error is not None:
-                # A local session that lives gets this error for ephemerals, too: then the caller asks the leader.
-                if whole.error is None and not op.makes_ephemerals(operations):
-                    self._leave_if_over(error)
-                reply.set_exception(error)
+        def on_reply(reply: Reply) -> None:
+            if reply.error is not None:
                 return
-            self.leases.note_write(whole)
+            results, reply.value = reply.value, None
+            for part, each in enumerate(results):
+                if isinstance(each, Exception) and not isinstance(each, NOT_THE_CAUSE):
+                    reply.error = each
+                    each.part = part  # type: ignore[attr-defined]
+                    # A local session that lives gets this error for ephemerals, too: then the caller asks the leader.
+                    if not op.makes_ephemerals(operations):
+                        self._leave_if_over(each)
+                    return
+            self.leases.note_write(reply)
             # On the connection thread, the last zxid and the session are those of the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
-            reply.set([(each, made) if isinstance(each, str) else each for each in whole.value])
+            reply.value = [(each, made) if isinstance(each, str) else each for each in results]
 
-        handled = HandledReply(on_reply)
-        handled.session = reply.session
-        self._transact(requests, handled)
+        return self._transact(requests, reply, on_reply)
 
-    def check(self, paths: Sequence[str], reply: Reply) -> None:
+    def check(self, paths: Sequence[str], reply: Reply) -> Request:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
 
-        All nodes before the first failure exist; for the nodes after it, nothing is known.
+        All nodes before the first failure exist; for the nodes after it, nothing is known. Without paths, this asks
+        about the root, which always exists.
         """
-        self._transact_checks([self.full(path) for path in paths], reply)
 
-    def check_root(self, reply: Reply) -> None:
-        """Ask a majority about the root, which always exists."""
-        self._transact_checks(["/"], reply)
-
-    def _transact_checks(self, paths: Sequence[str], reply: Reply) -> None:
-
-        def on_reply(whole: HandledReply) -> None:
-            if whole.error is not None:
-                reply.set_exception(whole.error)
-                return
-            if all(each is True for each in whole.value):
-                self.leases.note_write(whole)
-            for each in whole.value:
+        def on_reply(reply: Reply) -> None:
+            results = reply.value or ()
+            if all(each is True for each in results):
+                self.leases.note_write(reply)
+            for each in results:
                 self._leave_if_over(each)
-            reply.set(whole.value)
 
-        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
+        checks = [CheckVersion(self.full(path), -1) for path in paths] or [CheckVersion("/", -1)]
+        return self._transact(checks, reply, on_reply)
 
-    def _transact(self, parts: list[object], reply: HandledReply) -> None:
-        """Send a multi, whose reply counts as a success even if its parts failed."""
-        reply.sent = self.transport.opening.clock()
+    def _transact(self, parts: list[object], reply: Reply, on_reply: Callable[[Reply], None]) -> Request:
+        """Return a multi, whose reply counts as a success even if its parts failed."""
+        reply.sent, reply.on_reply = self.transport.opening.clock(), on_reply
         made = any(type(part) is CreateContainer for part in parts)
-        self.transport.send(MultiWithContainers(parts) if made else Transaction(parts), reply)
+        return MultiWithContainers(parts) if made else Transaction(parts), reply
 
     def _leave_if_over(self, result: object) -> None:
         """Cut the connection if the leader refused a request because the session is over; the next server reports that.
@@ -329,64 +323,58 @@ class Link:
         acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self.acl()
         return CreateContainer(self.full(path), b"", acl, CONTAINER)
 
-    def make_container(self, path: str, reply: Reply) -> None:
+    def make_container(self, path: str, reply: Reply) -> Request:
         """Make a container."""
-        self.transport.send(self.container(path), self.leases.as_write(reply))
+        return self.container(path), self.leases.as_write(reply)
 
-    def make_chroot(self) -> None:
-        """Make the chroot of a client of `connect` again: the servers may have lost it, as when they begin anew."""
-        if not hasattr(self.client, "directory_acl"):
-            return
-        path, acl = "", self.client.directory_acl or self.acl()
-        for part in self.client.chroot.split("/")[1:]:
-            path = f"{path}/{part}"
-            self.transport.send(CreateRequest(path, b"", acl, 0), Reply(no_wakeup))
-
-    def create_persistent(self, path: str, data: bytes, reply: Reply) -> None:
+    def create_persistent(self, path: str, data: bytes, reply: Reply) -> Request:
         """Make a PERSISTENT node."""
-        self.transport.send(CreateRequest(self.full(path), data, self.acl(), 0), self.leases.as_write(reply))
+        return CreateRequest(self.full(path), data, self.acl(), 0), self.leases.as_write(reply)
 
-    def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
+    def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> Request:
         """Write a node's data, if it has that version."""
-        self.transport.send(SetData(self.full(path), data, version), self.leases.as_write(reply))
+        return SetData(self.full(path), data, version), self.leases.as_write(reply)
 
-    def children(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
+    def delete(self, path: str, reply: Reply, version: int = -1) -> Request:
+        """Delete a node, if it has that version; -1 stands for any."""
+        return DeleteRequest(self.full(path), version), self.leases.as_write(reply)
+
+    def children(self, path: str, reply: Reply, watcher: Watcher | None = None) -> Request:
         """List the children's names; with a watcher, also leave a watch there, if the node exists."""
-        self.transport.send(ListChildren(self.full(path), watcher), reply)
+        return ListChildren(self.full(path), watcher), reply
 
-    def sync(self, path: str, reply: Reply) -> None:
+    def sync(self, path: str, reply: Reply) -> Request:
         """Have the server catch up with its leader."""
-        self.transport.send(Sync(self.full(path)), self.leases.as_sync(reply))
+        return Sync(self.full(path)), self.leases.as_sync(reply)
 
-    def get(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
+    def get(self, path: str, reply: Reply, watcher: Watcher | None = None) -> Request:
         """Read a node's data and stat; with a watcher, also leave a watch there, if the node exists."""
-        self.transport.send(GetData(self.full(path), watcher), reply)
+        return GetData(self.full(path), watcher), reply
 
-    def exists(self, path: str, reply: Reply, watcher: Watcher | None = None) -> None:
+    def exists(self, path: str, reply: Reply, watcher: Watcher | None = None) -> Request:
         """Read a node's stat; None if there is no node. With a watcher, also leave a watch there in either case."""
-        self.transport.send(Exists(self.full(path), watcher), reply)
+        return Exists(self.full(path), watcher), reply
 
-    def get_with_zxid(self, path: str, reply: Reply) -> None:
+    def get_with_zxid(self, path: str, reply: Reply) -> Request:
         """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid of that state."""
 
-        def on_reply(found: HandledReply) -> None:
+        def on_reply(found: Reply) -> None:
             if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):
                 # On the connection thread, the last zxid is that of this reply.
-                reply.set((found.value, self.client.last_zxid))
-            else:
-                reply.set_exception(found.error)
+                found.value, found.error = (found.value, self.client.last_zxid), None
 
-        self.transport.send(GetData(self.full(path), None), HandledReply(on_reply))
+        reply.on_reply = on_reply
+        return GetData(self.full(path), None), reply
 
-    def watch_tree(self, path: str, reply: Reply) -> None:
+    def watch_tree(self, path: str, reply: Reply) -> Request:
         """Have the transport's `on_raw_event` called for each change at or below a path; the reply is `connection`."""
 
-        def done(reply: Reply) -> None:
+        def on_reply(reply: Reply) -> None:
             # On the connection thread, this is the connection that has answered.
             reply.value = self.connection
 
-        reply.on_success = done
-        self.transport.send(AddWatch(self.full(path)), reply)
+        reply.on_reply = on_reply
+        return AddWatch(self.full(path)), reply
 
     def watches(self, path: str, watcher: Watcher) -> list[int]:
         """Return which kinds of watches a watcher has on a path, or has asked for."""
@@ -414,26 +402,29 @@ class Link:
         """
         request = RemoveWatches(self.full(path), kind, watcher)
 
-        def on_reply(done: HandledReply) -> None:
-            error = done.error
+        def on_reply(reply: Reply) -> None:
+            older = kind == TREE and isinstance(reply.error, kazoo_errors.MarshallingError)
             if kind == TREE:
-                older = isinstance(error, kazoo_errors.MarshallingError)
-                self._trees = (DATA, CHILDREN) if older else None if error is not None else (TREE,)
-                error = RemovalWithdrawn() if older else error
-            if error is None or isinstance(error, kazoo_errors.NoWatcherError):
+                self._trees = (DATA, CHILDREN) if older else None if reply.error is not None else (TREE,)
+            if reply.error is None or isinstance(reply.error, kazoo_errors.NoWatcherError):
                 # This comes before the next reply is read, as that may be the reply to a new watch.
                 forget_watcher(self._parts, request)
-                reply.set()
-                return
-            if isinstance(error, kazoo_errors.ThrottledOpError):
-                error = RemovalWithdrawn()
-            reply.set_exception(error)
+                reply.error = None
+            elif older or isinstance(reply.error, kazoo_errors.ThrottledOpError):
+                reply.error = RemovalWithdrawn()
 
-        self.transport.send_by_kazoo(request, HandledReply(on_reply))
+        reply.on_reply = on_reply
+        self.transport.send_by_kazoo((request, reply))
 
-    def delete(self, path: str, reply: Reply, version: int = -1) -> None:
-        """Delete a node, if it has that version; -1 stands for any."""
-        self.transport.send(DeleteRequest(self.full(path), version), self.leases.as_write(reply))
+    def make_chroot(self) -> None:
+        """Make the chroot of a client of `connect` again: the servers may have lost it, as when they begin anew."""
+        if not hasattr(self.client, "directory_acl"):
+            return
+        path, acl, creates = "", self.client.directory_acl or self.acl(), []
+        for part in self.client.chroot.split("/")[1:]:
+            path = f"{path}/{part}"
+            creates.append((CreateRequest(path, b"", acl, 0), Reply()))
+        self.send(*creates)
 
 
 # The request of each operation that a `Multi` may contain.

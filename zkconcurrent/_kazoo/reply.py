@@ -4,49 +4,55 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from .._protocol import operations as op
 
 log = logging.getLogger("zkconcurrent")
 
 
-def no_wakeup() -> None:
-    """Wake no thread."""
-
-
 class Reply:
     """The reply to one request, for a waiting thread: the part of `AsyncResult` that kazoo uses.
 
     Attributes:
-        on_success: a function that records what a success proves, before any thread learns of the success.
+        wake: called once the reply is done; None if no call waits for it, or a call waits for a later reply.
+        on_reply: a function that records what the reply proves, and may change its value or error; called before any
+            thread learns of the reply.
         sent: when the request was handed over to be sent.
         session: the only session in which the request may be sent; None if any session will do.
-        wake: called once the reply is done. None if another request of the same step follows at once: this request goes
-            out with that one, and gets its reply first.
     """
 
-    __slots__ = ("done", "error", "on_success", "sent", "session", "value", "wake")
+    __slots__ = ("done", "error", "on_reply", "sent", "session", "value", "wake")
 
-    def __init__(self, wake: Callable[[], None] | None) -> None:
+    def __init__(
+        self, wake: Callable[[], None] | None = None, on_reply: Callable[[Reply], object] | None = None
+    ) -> None:
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
-        self.on_success: Callable[[Reply], None] | None = None
+        self.wake = wake
+        self.on_reply = on_reply
         self.sent = 0.0
         self.session: int | None = None
-        self.wake = wake
 
     def set(self, value: object = None) -> None:
         """Take the reply; on kazoo's connection thread."""
         self.value = value
-        if self.on_success is not None:
-            self.on_success(self)
-        self._complete()
+        self._take()
 
     def set_exception(self, error: Exception) -> None:
         """Take the failure; on kazoo's connection thread, or on the caller's if the request is not sent."""
         self.error = error
+        self._take()
+
+    def _take(self) -> None:
+        if self.on_reply is not None:
+            try:
+                self.on_reply(self)
+            except Exception as error:
+                # It would end kazoo's thread.
+                log.exception("a reply was not handled")
+                self.error = error
         self._complete()
 
     def _complete(self) -> None:
@@ -56,14 +62,15 @@ class Reply:
 
 
 class HandledReply(Reply):
-    """The reply to one request, with a function to call. It is done once the function has returned, or failed for good.
+    """The reply to one request, with a function to call with the session's lock held.
 
-    The reply must not be done earlier, as something else may wake the waiting thread, which then looks at it.
+    It is done once the function has returned, or failed for good. It must not be done earlier, as something else may
+    wake the waiting thread, which then looks at it.
 
     Args:
-        then: the function; it never raises into kazoo's thread.
+        then: the function.
+        post: has the function called with the session's lock held.
         wake: as for any reply.
-        post: has the function called with the session's lock held. If it is not given, the function is called at once.
     """
 
     __slots__ = ("_last_try", "_post", "_then")
@@ -71,23 +78,17 @@ class HandledReply(Reply):
     def __init__(
         self,
         then: Callable[[HandledReply], object],
-        wake: Callable[[], None] | None = no_wakeup,
-        post: Callable[[Callable[[], None]], None] | None = None,
+        post: Callable[[Callable[[], None]], None],
+        wake: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(wake)
         self._then = then
         self._post = post
-        # Whether a failure is final: without `post`, nothing calls the function again.
-        self._last_try = post is None
+        # Whether a failure is final.
+        self._last_try = False
 
     def _complete(self) -> None:
-        if self._post is not None:
-            self._post(self._handle)
-            return
-        try:
-            self._handle()
-        except Exception:
-            log.exception("a reply was not handled")
+        self._post(self._handle)
 
     def _handle(self) -> None:
         """Call the function. After a first failure, `post` has this called again."""
@@ -100,6 +101,10 @@ class HandledReply(Reply):
         finally:
             if self.wake is not None:
                 self.wake()
+
+
+Request: TypeAlias = "tuple[Any, Reply]"
+"""A request of kazoo's, and the reply that it is to get."""
 
 
 def node_of(read: tuple[bytes | None, Any]) -> op.Node:

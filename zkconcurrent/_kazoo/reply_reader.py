@@ -26,6 +26,7 @@ from .watches import OF_DATA, event_tables, is_of_library, request_table
 LENGTH = struct.Struct("!i")
 # The request's number, the zxid, and the error.
 REPLY_HEADER = struct.Struct("!iqi")
+LENGTH_SIZE, HEADER_SIZE = LENGTH.size, REPLY_HEADER.size
 DELETED = 2  # an event type
 SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 NOT_READ_ONLY = kazoo_errors.NotReadOnlyCallError.code
@@ -82,39 +83,43 @@ class ReplyReader:
             ConnectionDropped: the bytes are not a reply (a middlebox may have inserted its own), or the reply is not to
                 the oldest request.
         """
-        self._large.parts += self._large.length > 0
-        ahead, at = self._received, 0
+        large = self._large
+        if large.length:
+            large.parts += 1
+        ahead = self._received
         ahead += come
-        while len(ahead) - at >= LENGTH.size:
+        at, here = 0, len(ahead)
+        while here - at >= LENGTH_SIZE:
             (length,) = LENGTH.unpack_from(ahead, at)
-            if length < REPLY_HEADER.size:
+            if length < HEADER_SIZE:
                 raise kazoo_errors.ConnectionDropped(
                     f"the bytes that came are not a reply: its length would be {length}"
                 )
-            end = at + LENGTH.size + length
-            if end > len(ahead):
-                if length > LARGE and not self._large.length:
-                    self._large.start(length)
+            begin, at = at + LENGTH_SIZE, at + LENGTH_SIZE + length
+            if at > here:
+                if length > LARGE and not large.length:
+                    large.start(length)
+                at = begin - LENGTH_SIZE
                 break
-            self._large.length = 0
-            self._read_message(bytes(ahead[at + LENGTH.size : end]))
-            at = end
+            large.length = 0
+            message = bytes(ahead[begin:at])
+            xid, zxid, error = REPLY_HEADER.unpack_from(message)
+            if xid == WATCH_XID:
+                self._take_event(message)
+            elif xid == AUTH_XID and self.pending_auths:
+                self._take_auth(error)
+            elif xid != PING_XID:
+                self._take_reply(message, xid, zxid, error)
         del ahead[:at]
 
-    def _read_message(self, message: bytes) -> None:
-        """Take a reply or an event."""
-        xid, zxid, error = REPLY_HEADER.unpack_from(message)
-        if xid == WATCH_XID:
-            self._take_event(message)
-        elif xid == AUTH_XID and self.pending_auths:
-            _, reply, _ = self.pending_auths.popleft()
-            if error:
-                self._opening.refusal = kazoo_errors.AuthFailedError()
-                reply.set_exception(kazoo_errors.AuthFailedError())
-                raise self._opening.refusal
-            reply.set(True)
-        elif xid != PING_XID:
-            self._take_reply(message, xid, zxid, error)
+    def _take_auth(self, error: int) -> None:
+        """Take the reply to the oldest request to authenticate."""
+        _, reply, _ = self.pending_auths.popleft()
+        if error:
+            self._opening.refusal = kazoo_errors.AuthFailedError()
+            reply.set_exception(kazoo_errors.AuthFailedError())
+            raise self._opening.refusal
+        reply.set(True)
 
     def _take_reply(self, message: bytes, xid: int, zxid: int, error: int) -> None:
         """Take the reply to the oldest request.
@@ -122,13 +127,14 @@ class ReplyReader:
         A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
         """
         pending = self._parts.pending
-        if error == NOT_READ_ONLY:
-            # A server that only reads refuses a write at once, ahead of the replies to earlier reads.
-            for entry in [entry for entry in list(pending) if entry[2] == xid]:
-                pending.remove(entry)
-                pending.appendleft(entry)
-        if error and error not in kazoo_errors.EXCEPTIONS:
-            raise kazoo_errors.ConnectionDropped(f"a reply has an error that kazoo does not know: {error}")
+        if error:
+            if error == NOT_READ_ONLY:
+                # A server that only reads refuses a write at once, ahead of the replies to earlier reads.
+                for entry in [entry for entry in list(pending) if entry[2] == xid]:
+                    pending.remove(entry)
+                    pending.appendleft(entry)
+            if error not in kazoo_errors.EXCEPTIONS:
+                raise kazoo_errors.ConnectionDropped(f"a reply has an error that kazoo does not know: {error}")
         if not pending or pending[0][2] != xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request, reply, _ = pending[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import MutableSequence
+from collections.abc import MutableSequence, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -45,8 +45,8 @@ class SendLock:
         self.full = False
         # The messages, how many bytes of them each send has taken, and the number of the last request among them.
         self._outgoing: tuple[bytes, list[int], int] = b"", [], 0
-        # The request that is being added, and those among which it is noted.
-        self._noted: tuple[Entry, MutableSequence[Entry]] | None = None
+        # The requests that are being added, and those among which they are noted.
+        self._noted: tuple[Sequence[Entry], MutableSequence[Entry]] | None = None
 
     def acquire(self, tries: int = TURN_TRIES) -> bool:
         """Take the turn for kazoo's connection thread; return False if a caller keeps it.
@@ -59,22 +59,23 @@ class SendLock:
 
     @property
     def unsent(self) -> int:
-        """How many bytes wait for the next request of their step, or for room in the socket's buffer."""
+        """How many bytes wait for room in the socket's buffer, or were left by an interrupt."""
         messages, sent, _ = self._outgoing
         return len(messages) - sum(sent)
 
-    def add(self, message: bytes, entry: Entry, pending: MutableSequence[Entry]) -> None:
-        """Put a request behind what is unsent, and note it among those without a reply."""
+    def add(self, message: bytes, entries: Sequence[Entry], pending: MutableSequence[Entry]) -> None:
+        """Put requests behind what is unsent, and note them among those without a reply."""
         messages, sent, last = self._outgoing
-        if self._noted is not None and self._noted[0][2] != last:
-            # An interrupt struck here before the message of that request was added.
+        if self._noted is not None and self._noted[0][-1][2] != last:
+            # An interrupt struck here before the messages of these requests were added.
             left, among = self._noted
-            with suppress(ValueError):
-                among.remove(left)
+            for entry in left:
+                with suppress(ValueError):
+                    among.remove(entry)
         # R1: the reply may come before `send` returns.
-        self._noted = entry, pending
-        pending.append(entry)
-        self._outgoing = messages[sum(sent) :] + message, [], entry[2]
+        self._noted = entries, pending
+        pending.extend(entries)
+        self._outgoing = messages[sum(sent) :] + message, [], entries[-1][2]
         self._noted = None
 
     def send(self) -> bool:

@@ -27,7 +27,7 @@ from kazoo.protocol.states import KeeperState
 from .large import LARGE
 from .opening import Opening
 from .private_parts import PrivateParts
-from .reply import HandledReply
+from .reply import Reply
 from .watches import SetWatches
 
 
@@ -70,14 +70,14 @@ class Renewal:
         """Note that a node has changed."""
         self._exist.pop(path, None)
 
-    def _note(self, path: str, reply: HandledReply) -> None:
+    def _note(self, path: str, reply: Reply) -> None:
         self._exist[path] = reply.value is not None
         self._failed = self._failed or reply.error is not None
 
     def ask(self) -> int:
         """Ask which watched nodes exist, if that is unknown; return how many it asks about. On kazoo's thread."""
         open_ones = [path for path, users in self._parts.data_watchers.items() if users and path not in self._exist]
-        self._parts.queue.extend((Exists(path, None), HandledReply(partial(self._note, path))) for path in open_ones)
+        self._parts.queue.extend((Exists(path, None), Reply(None, partial(self._note, path))) for path in open_ones)
         return len(open_ones)
 
     def replace(self) -> bool:
@@ -106,7 +106,7 @@ class Renewal:
         old.close()
         if request:
             # This request goes before any other that may leave a watch there.
-            parts.queue.appendleft((request, HandledReply(self._watched)))
+            parts.queue.appendleft((request, Reply(None, self._watched)))
         return True
 
     def _request(self) -> SetWatches:
@@ -119,7 +119,7 @@ class Renewal:
             [path for path, users in parts.child_watchers.items() if users],
         )
 
-    def _watched(self, reply: HandledReply) -> None:
+    def _watched(self, reply: Reply) -> None:
         if reply.error is not None:
             # kazoo then tells the watchers that the connection was lost.
             self._drop()

@@ -156,6 +156,8 @@ class ConnectionPoll:
         self._handler = handler
         self._sock, self._pipe = sock, pipe
         self._number = sock.fileno()
+        # How much of what comes TLS has decrypted already, which does not show at the socket.
+        self._pending: Callable[[], int] = getattr(sock, "pending", int)
         self._writes = False
         self._poll = select.poll() if polls and hasattr(select, "poll") else None
         if self._poll is not None:
@@ -174,8 +176,7 @@ class ConnectionPoll:
                 kazoo's thread.
         """
         timeout = min(max(timeout, 0.0), _LONGEST_WAIT)
-        # Data that TLS has decrypted already does not show at the socket.
-        if getattr(self._sock, "pending", int)():
+        if self._pending():
             return True, False
         if self._poll is None:
             writers = [self._sock] if to_write else []

@@ -13,10 +13,9 @@ Two rules keep requests and replies in step, and kazoo's thread alive:
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so the code on top of a caller cannot stop the client for good.
 
-No thread waits for room in the socket. What has no room stays in the `SendLock`, and goes out when there is room.
-The requests of one step of a recipe go out in one system call: each but the last is only left in `unsent`, which the
-next request takes along. If an interrupt keeps the next one from coming, the keeper's `nudge` has kazoo's thread send
-it. With TLS, and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
+No thread waits for room in the socket. What has no room stays in the `SendLock`, and goes out when there is room. If
+an interrupt strikes before a caller's requests are sent, the keeper's `nudge` has kazoo's thread send them. With TLS,
+and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
 
 One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin a new series
 on each connection; but the server tells the changes of a session apart by their numbers, and changes of the last
@@ -33,7 +32,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -55,9 +54,10 @@ from .._runtime.clock import monotonic
 from .large import LARGE, LargeMessages
 from .opening import Opening
 from .private_parts import PrivateParts, Replaced, check_kazoo
+from .reply import Request
 from .reply_reader import ReplyReader
 from .requests import TooLarge, refuse_of_other_sessions
-from .send_lock import ROOM, SendLock
+from .send_lock import ROOM, Entry, SendLock
 from .socket_swap import Renewal
 from .sockets import ConnectionPoll, Files, Ready, Socket, WakeupSocket, raise_interrupt, receive
 from .watches import withdraw_removals
@@ -131,13 +131,18 @@ class Transport:
             transport.install()
         return transport
 
-    def send(self, request: Any, reply: Any) -> None:
-        """Send a request, or queue it; never wait. The reply's `set` or `set_exception` is called once."""
-        body = request.serialize()
-        if len(body) > self.max_request:
-            reply.set_exception(TooLarge(len(body), self.max_request))
-        elif self._send_lock is None or not self._send_directly(request, body, reply):
-            self.send_by_kazoo(request, reply)
+    def send(self, *requests: Request) -> None:
+        """Send requests together, or queue them; never wait. Each reply's `set` or `set_exception` is called once."""
+        fitting, bodies = [], []
+        for each in requests:
+            body = each[0].serialize()
+            if len(body) > self.max_request:
+                each[1].set_exception(TooLarge(len(body), self.max_request))
+            else:
+                fitting.append(each)
+                bodies.append(body)
+        if fitting and not self._send_directly(fitting, bodies):
+            self.send_by_kazoo(*fitting)
 
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait, or to learn the timeout of an older connection.
@@ -176,27 +181,31 @@ class Transport:
 
     # -- on the caller's thread ----------------------------------------------------------------------------------
 
-    def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
-        """Send a request on the calling thread; do nothing and return False if kazoo's thread must send it."""
+    def _send_directly(self, requests: Sequence[Request], bodies: Sequence[bytes]) -> bool:
+        """Send requests on the calling thread; do nothing and return False if kazoo's thread must send them."""
         parts, send_lock, me = self.parts, self._send_lock, threading.get_ident()
         if send_lock is None or not send_lock.direct or parts.queue or send_lock.owner == me:
             return False
         if not send_lock.lock.acquire(True, CALLER_PATIENCE):
             return False
         lost = left = False
+        entries: list[Entry] = []
         try:
             send_lock.owner = me
             if self._send_lock is not send_lock or parts.queue or send_lock.full:
                 return False
-            if reply.session not in (None, send_lock.session):
-                # kazoo's thread refuses the request, in its turn.
-                return False
-            xid = next(self._xids) % XIDS + 1
-            pending, entry = parts.pending, (request, reply, xid)
-            send_lock.add(REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body, entry, pending)
-            # The connection may have been lost meanwhile, and this entry may have come too late to fail with the
+            messages, pending = b"", parts.pending
+            for (request, reply), body in zip(requests, bodies, strict=True):
+                if reply.session not in (None, send_lock.session):
+                    # kazoo's thread refuses the request, in its turn.
+                    return False
+                xid = next(self._xids) % XIDS + 1
+                messages += REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+                entries.append((request, reply, xid))
+            send_lock.add(messages, entries, pending)
+            # The connection may have been lost meanwhile, and these entries may have come too late to fail with the
             # others.
-            if not (lost := self._send_lock is not send_lock) and reply.wake is not None:
+            if not (lost := self._send_lock is not send_lock):
                 self._quiet = 0
                 left = send_lock.send()
         except OSError as error:
@@ -205,25 +214,25 @@ class Transport:
         finally:
             send_lock.owner = None
             send_lock.lock.release()
-        if lost:
+        for entry in entries if lost else ():
             # If the entry is not there, it has failed with the others.
             with contextlib.suppress(ValueError, IndexError):
                 pending.remove(entry)
-                reply.set_exception(kazoo_errors.ConnectionLoss())
-        elif left or parts.queue:
+                entry[1].set_exception(kazoo_errors.ConnectionLoss())
+        if left or parts.queue:
             self.nudge()
         return True
 
-    def send_by_kazoo(self, request: Any, reply: Any) -> None:
-        """Queue a request like kazoo's `_call`, whose bare `except` would take a Ctrl-C for a closed connection."""
+    def send_by_kazoo(self, *requests: Request) -> None:
+        """Queue requests like kazoo's `_call`, whose bare `except` would take a Ctrl-C for a closed connection."""
         pipe = self._wakeup_socket()
         refusal = _REFUSALS.get(self._client.client_state)
-        if refusal is not None or pipe is None:
+        if refusal is None and pipe is not None:
+            self.parts.queue.extend(requests)
+            if pipe.wake():
+                return
+        for _, reply in requests:
             reply.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
-            return
-        self.parts.queue.append((request, reply))
-        if not pipe.wake():
-            reply.set_exception(kazoo_errors.ConnectionClosedError())
 
     def _wakeup_socket(self) -> WakeupSocket | None:
         """Return the socket that wakes kazoo's connection thread; None if the client is closed."""
@@ -278,21 +287,23 @@ class Transport:
         poll = ConnectionPoll(self._handler, sock, pipe, polls=self._direct)
         self._send_lock = send_lock = SendLock(sock, parts.session_id, direct=self._direct and type(sock) is Socket)
         pause = (self.opening.negotiated or 0.0) / CHECKS
-        check_at = monotonic() + pause
+        now = monotonic()
+        check_at = now + pause
         try:
             while not self.reader.closed:
-                self._send_queued(send_lock)
+                unsent = self._send_queued(send_lock)
                 if self._renewal.wanted and self._renew_if_idle(send_lock):
                     # kazoo then calls `_send_request`, which does nothing, and waits for the new socket.
                     return [pipe], [], []
-                more = parts.queue and not self._closing and send_lock.unsent <= ROOM
-                come, woken = poll.wait(0.0 if more else check_at - monotonic(), to_write=send_lock.unsent > 0)
+                more = parts.queue and not self._closing and unsent <= ROOM
+                come, woken = poll.wait(0.0 if more else check_at - now, to_write=unsent > 0)
                 if woken:
                     pipe.recv(READ_SIZE)
-                if come:
-                    self._receive(sock)
-                if monotonic() >= check_at:
-                    check_at = monotonic() + pause
+                if come and (received := receive(sock, READ_SIZE)) is not None:
+                    self._deaf = 0
+                    self.reader.read(received)
+                if (now := monotonic()) >= check_at:
+                    check_at = now + pause
                     self._check_alive(send_lock)
             return [sock], [], []
         except (kazoo_errors.KazooException, RWServerAvailable, OSError):
@@ -314,13 +325,13 @@ class Transport:
             self.large.warn_of_loss()
         self.opening.addresses.note_lost()
 
-    def _send_queued(self, send_lock: SendLock) -> None:
-        """Send the next requests of kazoo's queue, and what callers have left unsent, as far as there is room.
+    def _send_queued(self, send_lock: SendLock) -> int:
+        """Send the next requests of kazoo's queue, and what callers have left unsent; return how many bytes are left.
 
         Replies have their turn, too, however fast the program adds requests.
         """
         parts = self.parts
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(MOST_AT_ONCE if parts.queue else 0):
             refuse_of_other_sessions(parts)
             if not parts.queue or self._closing or send_lock.unsent > ROOM:
                 break
@@ -346,13 +357,15 @@ class Transport:
                 parts.queue.popleft()
                 pending = self.reader.pending_auths if xid == AUTH_XID else parts.pending
                 message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
-                send_lock.add(message, (request, reply, xid), pending)
+                send_lock.add(message, [(request, reply, xid)], pending)
                 if closes:
                     self._closing, send_lock.direct = True, False
-        if send_lock.unsent:
-            # In one call: at each, other threads take the interpreter's lock for some milliseconds.
-            with self._sending(send_lock):
-                self._send(send_lock)
+        if not send_lock.unsent:
+            return 0
+        # In one call: at each, other threads take the interpreter's lock for some milliseconds.
+        with self._sending(send_lock):
+            self._send(send_lock)
+            return send_lock.unsent
 
     def _send(self, send_lock: SendLock) -> None:
         """Send what is unsent; in the turn of this thread."""
@@ -386,7 +399,7 @@ class Transport:
         awaits = bool(parts.pending or self.reader.pending_auths or self._deaf)
         if parts.read_only or (self._quiet >= QUIET_CHECKS and self._untaken <= LARGE):
             with self._sending(send_lock):
-                send_lock.add(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), (PingInstance, None, PING_XID), [])
+                send_lock.add(REQUEST_HEADER.pack(8, PING_XID, PingInstance.type), [(PingInstance, None, PING_XID)], [])
                 self._send(send_lock)
             awaits = True
         self._deaf = 0 if LARGE < before > self._untaken else self._deaf + awaits
@@ -395,13 +408,6 @@ class Transport:
         if parts.read_only and (found := next(parts.read_only)):
             parts.rw_server = found
             raise RWServerAvailable
-
-    def _receive(self, sock: socket.socket) -> None:
-        """Take what has come."""
-        if (come := receive(sock, READ_SIZE)) is None:
-            return
-        self._deaf = 0
-        self.reader.read(come)
 
     def _renew_if_idle(self, send_lock: SendLock) -> bool:
         """Replace the connection, as `renew` asks, if nothing waits for a reply; return whether that was done."""

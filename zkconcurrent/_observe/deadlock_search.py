@@ -25,7 +25,7 @@ from .._engine.keeper_thread import Helper, Keeper
 from .._errors import DeadlockError
 from .._kazoo import full_paths
 from .._kazoo.failures import failure
-from .._kazoo.reply import Reply, node_of
+from .._kazoo.reply import Reply, Request, node_of
 from .._protocol import deadlock_cycle
 from .._protocol.deadlock_cycle import AFTER, UNREADABLE, Answer, Ask, Cycle, Listing, Place, Waiter
 from .._protocol.node_info import NodeInfo
@@ -190,15 +190,15 @@ class Deadlocks:
     def _answer(self, check: WaitCheck, ask: Ask) -> Answer:
         if ask.again:
             self._sleep(check, AGAIN_AFTER)
-            self._ask(check, [(full_paths.send_sync, ask.paths[0])])
-        wanted = [(full_paths.send_children, path) for path in ask.paths]
-        wanted += [(full_paths.send_get, "/".join(place)) for place in ask.nodes]
+            self._ask(check, [(full_paths.sync, ask.paths[0])])
+        wanted = [(full_paths.children, path) for path in ask.paths]
+        wanted += [(full_paths.get, "/".join(place)) for place in ask.nodes]
         found = self._ask(check, wanted)
         return [*map(_listing, found[: len(ask.paths)])], [*map(_node, found[len(ask.paths) :])]
 
     # -- its requests --------------------------------------------------------------------------------------------
 
-    def _ask(self, check: WaitCheck, wanted: Sequence[tuple[Callable[[Any, str, Reply], None], str]]) -> list[Any]:
+    def _ask(self, check: WaitCheck, wanted: Sequence[tuple[Callable[[str, Reply], Request], str]]) -> list[Any]:
         """Send requests, many at a time; return the value of each reply, or its failure.
 
         Raises:
@@ -210,9 +210,8 @@ class Deadlocks:
             batch = wanted[len(results) : len(results) + deadlock_cycle.MOST_AT_ONCE]
             self._await_turn(check, len(batch))
             event = client.link.sleep_event()
-            replies = [*(Reply(None) for _ in batch[1:]), Reply(event.set)]
-            for (send, path), reply in zip(batch, replies, strict=True):
-                send(client.link, path, reply)
+            replies = [*(Reply() for _ in batch[1:]), Reply(event.set)]
+            client.link.send(*(make(path, reply) for (make, path), reply in zip(batch, replies, strict=True)))
             self.requests += len(batch)
             # The requests are noted after they are sent: on a busy machine, that may be long after their turn.
             self._sent.extend([client.now()] * len(batch))

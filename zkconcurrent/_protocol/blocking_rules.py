@@ -98,10 +98,12 @@ def blocker(me: str, queue: Sequence[str], rule: Rule) -> str | None:
         queue: the names of all children, in any order.
         rule: how the queue decides.
     """
+    at = queue.index(me)
+    if len(queue) == 1:
+        return None
     # Not sorted: one pass over n names finds the nearest ahead. The listing's order breaks ties, as in a stable sort.
     key = rule.key
     mine = key(me)
-    at = queue.index(me)
     alone = rule.alone in me
     nearest: str | None = None
     nearest_key = ""

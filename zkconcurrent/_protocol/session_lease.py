@@ -222,9 +222,9 @@ class Lease:
             doubted: `heard` when this method last returned False. Any later proof suffices: on a slow link, no proof
                 will be better.
         """
-        if not self.renewed:
-            return now < self.end and self.end > self.renewable + self.beat
-        return now + (0.0 if self.heard > doubted else self.beat) < self.end
+        if self.heard > self._connected:  # it is renewed
+            return now + (0.0 if self.heard > doubted else self.beat) < self.end
+        return now < self.end and self.end > self.renewable + self.beat
 
     @property
     def renewed(self) -> bool:

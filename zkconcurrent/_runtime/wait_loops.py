@@ -36,6 +36,10 @@ LONGEST_SLEEP = 10.0  # seconds
 _RELEASE = operator.methodcaller("_release_save")
 
 
+def no_wakeup() -> None:
+    """Wake no thread."""
+
+
 class Resumable(Protocol):
     """A call, as the loops see it.
 

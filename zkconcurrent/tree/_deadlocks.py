@@ -188,8 +188,7 @@ class _KnownTree:
         paths = [path for path in ask.paths if path not in self.listings]
         self.listings |= self.list_now(paths)
         nodes = [place for place in ask.nodes if place not in self._nodes]
-        send_get = partial(full_paths.send_get, self.reads.link)
-        results = self.reads.ask(send_get, ["/".join(place) for place in nodes])
+        results = self.reads.ask(full_paths.get, ["/".join(place) for place in nodes])
         for place, result in zip(nodes, results, strict=True):
             if isinstance(result, Exception):
                 self._nodes[place] = None if isinstance(result, kazoo_errors.NoNodeError) else UNREADABLE
@@ -201,7 +200,7 @@ class _KnownTree:
     def list_now(self, paths: Sequence[str]) -> dict[str, Listing]:
         """List queues, even those that were listed already."""
         listings: dict[str, Listing] = {}
-        results = self.reads.ask(partial(full_paths.send_children, self.reads.link), paths)
+        results = self.reads.ask(full_paths.children, paths)
         for path, result in zip(paths, results, strict=True):
             if isinstance(result, Exception):
                 listings[path] = () if isinstance(result, kazoo_errors.NoNodeError) else None
@@ -253,7 +252,7 @@ def _confirmed(known: _KnownTree, suspected: Sequence[tuple[_Steps, Ask]]) -> It
     paths = [*dict.fromkeys(path for _, ask in suspected for path in ask.paths)]
     link = known.reads.link
     link.handler.sleep_func(AGAIN_AFTER)
-    known.reads.ask(partial(full_paths.send_sync, link), paths[:1])
+    known.reads.ask(full_paths.sync, paths[:1])
     listings = known.list_now(paths)
     for steps, ask in suspected:
         end = _advance(steps, ([listings[path] for path in ask.paths], []), known)

@@ -9,7 +9,7 @@ from .._arguments.limits import check_seconds
 from .._errors import ClientError
 from .._kazoo.failures import failure, kazoo_errors
 from .._kazoo.link import KazooClient, Link
-from .._kazoo.reply import Reply, no_wakeup
+from .._kazoo.reply import Reply, Request
 from .._kazoo.requests import TooLarge
 from .._protocol.operations import Busy, ConnectionLost, SessionExpired
 from .._runtime.blocked_loop import check_may_block
@@ -52,14 +52,14 @@ class Reads:
             raise ClientError(path, why)
         self.link.open_at_use()
 
-    def ask(self, request: Callable[[str, Reply], None], paths: Sequence[str]) -> list[Any]:
+    def ask(self, request: Callable[[str, Reply], Request], paths: Sequence[str]) -> list[Any]:
         """Send a request for each path, hundreds at a time; return the results, in order.
 
         If a node is gone, is not readable, or has a name that no node can have, kazoo's error stands in place of
         its result.
 
         Args:
-            request: sends one request, as `Link.children` and `Link.get` do.
+            request: makes one request, as `Link.children` and `Link.get` do.
             paths: the paths.
 
         Raises:
@@ -83,15 +83,14 @@ class Reads:
             until = monotonic() + self._timeout
         return results
 
-    def _send(self, request: Callable[[str, Reply], None], paths: Sequence[str], until: float) -> list[Reply]:
+    def _send(self, request: Callable[[str, Reply], Request], paths: Sequence[str], until: float) -> list[Reply]:
         if self.link.stopped:
             raise ClientError(self._path, self.link.why_stopped())
         done = self.link.handler.event_object()
-        replies = [Reply(no_wakeup) for _ in paths]
+        replies = [Reply() for _ in paths]
         # Replies come in the order of their requests, so the last one ends the wait.
         replies[-1].wake = done.set
-        for path, reply in zip(paths, replies, strict=True):
-            request(path, reply)
+        self.link.send(*map(request, paths, replies))
         if not done.wait(max(0.0, until - monotonic())):
             raise self._late()
         return replies

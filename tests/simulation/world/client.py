@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -101,9 +101,14 @@ class Requests(deque[tuple[Any, Any]]):
 
     def append(self, request: tuple[Any, Any], /) -> None:
         """Queue a request."""
-        self._world.say(f"sends {told(request[0])}")
-        self._world.requested(request[1])
-        super().append(request)
+        self.extend([request])
+
+    def extend(self, requests: Iterable[tuple[Any, Any]], /) -> None:
+        """Queue several requests."""
+        for request in requests:
+            self._world.say(f"sends {told(request[0])}")
+            self._world.requested(request[1])
+            super().append(request)
 
 
 class WakeupSocket:

@@ -439,8 +439,10 @@ class LockCore(QueueCore):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         # This check comes first: a forked child might not run a task, and the search for its owner's hold would fail.
-        self.session.check_not_forked(self.path)
-        self.session.sweep()
+        session = self.session
+        session.check_not_forked(self.path)
+        if session.dropped:
+            session.sweep()
         hold = self._loss_of_another() or self.releasable()
         hold = hold or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:

@@ -15,7 +15,6 @@ from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
 from ..._errors import ClientError, OutcomeUnknownError
 from ..._kazoo.link import KazooClient
-from ..._kazoo.reply import no_wakeup
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
 from ..._recipes.map import write
@@ -23,7 +22,7 @@ from ..._recipes.map.mirror import NEVER, Entry, MapLayout, Mirror, follow
 from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
 from ..._runtime.this_process import choices
-from ..._runtime.wait_loops import Steps
+from ..._runtime.wait_loops import Steps, no_wakeup
 from ..._runtime.worker import Worker
 from .node_data import node_data
 from .primitive import Primitive, discard_result, kind_of

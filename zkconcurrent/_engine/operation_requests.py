@@ -1,4 +1,4 @@
-"""Requests: how each is sent, and what its reply, or its failure, means to the recipe.
+"""Requests: how each is made, and what its reply, or its failure, means to the recipe.
 
 A reply that concerns the recipe alone is a `Reply`. The reply to a create also concerns its ticket, whether or not the
 recipe still waits for it: so it is a `HandledReply`, which outlives the call, and keeps the session alive, but not the
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .._errors import RefusedError
 from .._kazoo.failures import failure, kazoo_errors
-from .._kazoo.reply import HandledReply, Reply, node_of
+from .._kazoo.reply import HandledReply, Reply, Request, node_of
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.ticket import Ticket
@@ -55,51 +55,44 @@ class RunningCall(Protocol):
         """Delete the nodes of tickets; see `Call.discard`."""
 
 
-# -- how each is sent ------------------------------------------------------------------------------------------------
+# -- how each is made ------------------------------------------------------------------------------------------------
 
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists children, and this saves it a
 # function call.
-def send_get(call: RunningCall, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def get(call: RunningCall, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Request:
     """Read a node's data."""
-    reply = Reply(wake)
-    call.session.link.get(step.path, reply, watcher)
-    return reply
+    return call.session.link.get(step.path, Reply(wake), watcher)
 
 
-def send_children(call: RunningCall, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def children(call: RunningCall, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Request:
     """List a node's children."""
-    reply = Reply(wake)
+    link = call.session.link
     if step.ticket is not None:
         # Noted before the request is sent: if a later connection answers, it will differ from this one.
-        step.ticket.listed_on = call.session.link.connection
-    call.session.link.children(step.path, reply, watcher)
-    return reply
+        step.ticket.listed_on = link.connection
+    return link.children(step.path, Reply(wake), watcher)
 
 
-def send_exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Reply:
+def exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Request:
     """Ask whether a node exists."""
-    reply = Reply(wake)
-    call.session.link.exists(step.path, reply, watcher)
-    return reply
+    return call.session.link.exists(step.path, Reply(wake), watcher)
 
 
-def plainly(send: Callable[[Any, Any, Reply], None]) -> Callable[..., Reply]:
-    """Return a function that sends a request other than the reads above, whose reply concerns the recipe alone.
+def plainly(make: Callable[[Any, Any, Reply], Request]) -> Callable[..., Request]:
+    """Return a function that makes a request other than the reads above, whose reply concerns the recipe alone.
 
     Args:
-        send: sends the request; called with the link, the operation and the reply.
+        make: makes the request; called with the link, the operation and the reply.
     """
 
-    def request(call: RunningCall, step: Any, wake: WakeUp | None, _: object) -> Reply:
-        reply = Reply(wake)
-        send(call.session.link, step, reply)
-        return reply
+    def request(call: RunningCall, step: Any, wake: WakeUp | None, _: object) -> Request:
+        return make(call.session.link, step, Reply(wake))
 
     return request
 
 
-def send_create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Reply:
+def create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Request:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -107,13 +100,12 @@ def send_create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None
         session.note_create_reply(ticket, reply.value, reply.error, before)
 
     ticket.sent = True
-    reply = HandledReply(made, wake, session.post)
+    reply = HandledReply(made, session.post, wake)
     reply.session = ticket.session
-    session.link.create(step.path, step.data, reply)
-    return reply
+    return session.link.create(step.path, step.data, reply)
 
 
-def send_multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object) -> Reply:
+def multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object) -> Request:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
@@ -131,18 +123,12 @@ def send_multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object
 
     for _, ticket, _ in made:
         ticket.sent = True
-    reply = HandledReply(done, wake, session.post)
+    reply = HandledReply(done, session.post, wake)
     reply.session = step.ticket.session
-    session.link.multi(operations, reply)
-    return reply
+    return session.link.multi(operations, reply)
 
 
 # -- what a reply means ----------------------------------------------------------------------------------------------
-
-
-def value(_step: object, replied: object) -> object:
-    """Return the value of the reply."""
-    return replied
 
 
 def true(*_: object) -> bool:
