@@ -506,7 +506,7 @@ def test_a_create_is_for_one_session() -> None:
     """Sent in the next one, it would make a node that no ticket has."""
     ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *made: made)
     call: Any = SimpleNamespace(session=SimpleNamespace(link=link, post=print))
-    made = operation_requests.create(call, op.CreateEphemeral(ticket, "lock-", b""), None, None)
+    made = operation_requests.create(call, op.CreateEphemeral(ticket, "lock-", b""), None)
     assert made[-1].session == 7
 
 

@@ -60,23 +60,23 @@ class RunningCall(Protocol):
 
 # The reads, which may leave a watcher, have functions of their own: every acquire lists children, and this saves it a
 # function call.
-def get(call: RunningCall, step: op.Get, wake: WakeUp | None, watcher: Watcher | None) -> Request:
+def get(call: RunningCall, step: op.Get, watcher: Watcher | None) -> Request:
     """Read a node's data."""
-    return call.session.link.get(step.path, Reply(wake), watcher)
+    return call.session.link.get(step.path, Reply(), watcher)
 
 
-def children(call: RunningCall, step: op.Children, wake: WakeUp | None, watcher: Watcher | None) -> Request:
+def children(call: RunningCall, step: op.Children, watcher: Watcher | None) -> Request:
     """List a node's children."""
     link = call.session.link
     if step.ticket is not None:
         # Noted before the request is sent: if a later connection answers, it will differ from this one.
         step.ticket.listed_on = link.connection
-    return link.children(step.path, Reply(wake), watcher)
+    return link.children(step.path, Reply(), watcher)
 
 
-def exists(call: RunningCall, step: op.Exists, wake: WakeUp | None, watcher: Watcher | None) -> Request:
+def exists(call: RunningCall, step: op.Exists, watcher: Watcher | None) -> Request:
     """Ask whether a node exists."""
-    return call.session.link.exists(step.path, Reply(wake), watcher)
+    return call.session.link.exists(step.path, Reply(), watcher)
 
 
 def plainly(make: Callable[[Any, Any, Reply], Request]) -> Callable[..., Request]:
@@ -86,13 +86,13 @@ def plainly(make: Callable[[Any, Any, Reply], Request]) -> Callable[..., Request
         make: makes the request; called with the link, the operation and the reply.
     """
 
-    def request(call: RunningCall, step: Any, wake: WakeUp | None, _: object) -> Request:
-        return make(call.session.link, step, Reply(wake))
+    def request(call: RunningCall, step: Any, _: object) -> Request:
+        return make(call.session.link, step, Reply())
 
     return request
 
 
-def create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None, _: object) -> Request:
+def create(call: RunningCall, step: op.CreateEphemeral, _: object) -> Request:
     """Create a ticket's node; the reply is noted in the ticket."""
     session, ticket, before = call.session, step.ticket, step.ticket.sent
 
@@ -100,12 +100,12 @@ def create(call: RunningCall, step: op.CreateEphemeral, wake: WakeUp | None, _: 
         session.note_create_reply(ticket, reply.value, reply.error, before)
 
     ticket.sent = True
-    reply = HandledReply(made, session.post, wake)
+    reply = HandledReply(made, session.post)
     reply.session = ticket.session
     return session.link.create(step.path, step.data, reply)
 
 
-def multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object) -> Request:
+def multi(call: RunningCall, step: op.Multi, _: object) -> Request:
     """Apply several operations at once; the reply is noted in their tickets."""
     session, patience = call.session, call.patience
     if step.awaits_reply_past_deadline and patience.deadline is not None:
@@ -123,7 +123,7 @@ def multi(call: RunningCall, step: op.Multi, wake: WakeUp | None, _: object) -> 
 
     for _, ticket, _ in made:
         ticket.sent = True
-    reply = HandledReply(done, session.post, wake)
+    reply = HandledReply(done, session.post)
     reply.session = step.ticket.session
     return session.link.multi(operations, reply)
 

@@ -19,7 +19,7 @@ from .._kazoo.watches import Watcher
 from .._protocol import operations as op
 from .._protocol.session_lease import NEVER
 from .._protocol.ticket import Ticket
-from .._runtime.wait_loops import Steps, WakeUp
+from .._runtime.wait_loops import Steps
 from . import operation_requests as requests
 from .operation_requests import RunningCall
 from .patience import POLL_INTERVAL
@@ -116,11 +116,10 @@ def _request(
 
 def _send(call: RunningCall, operations: Sequence[Any], watcher: Watcher | None) -> list[Reply]:
     """Send requests together; return their replies. The last reply wakes the call, as it comes after all others."""
-    requests, last = [], len(operations) - 1
-    for n, each in enumerate(operations):
-        requests.append(POLICIES[type(each)].request(call, each, call.wake if n == last else None, watcher))
-    call.session.link.send(*requests)
-    return [reply for _, reply in requests]
+    made = [POLICIES[type(each)].request(call, each, watcher) for each in operations]
+    made[-1][1].wake = call.wake
+    call.session.link.send(*made)
+    return [reply for _, reply in made]
 
 
 def _check_session(call: RunningCall, ticket: Ticket) -> Steps[None]:
@@ -374,8 +373,8 @@ class Policy(NamedTuple):
 
     Attributes:
         steps: makes the steps that perform it. Unless given, they send the request and wait for its reply.
-        request: makes the request; called with the call, the operation, what the reply is to wake, and the watcher to
-            leave. None if the operation sends no request.
+        request: makes the request; called with the call, the operation, and the watcher to leave. None if the operation
+            sends no request.
         repeats: the request is sent again after a lost connection; otherwise the recipe gets `ConnectionLost`.
         answers: the failures that are results, with their values; all others are raised.
         result: a function that makes the result from the operation and the reply's value; None if the value is the
@@ -387,7 +386,7 @@ class Policy(NamedTuple):
     """
 
     steps: Callable[[Any, Any], Steps[object]] = _alone
-    request: Callable[[Any, Any, WakeUp | None, Watcher | None], Request] = None  # type: ignore[assignment]
+    request: Callable[[Any, Any, Watcher | None], Request] = None  # type: ignore[assignment]
     repeats: bool = False
     answers: Mapping[type[Exception], object] = {}
     result: Callable[[Any, Any], object] | None = None

@@ -107,19 +107,15 @@ class ReplyReader:
             if xid == WATCH_XID:
                 self._take_event(message)
             elif xid == AUTH_XID and self.pending_auths:
-                self._take_auth(error)
+                _, reply, _ = self.pending_auths.popleft()
+                if error:
+                    self._opening.refusal = kazoo_errors.AuthFailedError()
+                    reply.set_exception(kazoo_errors.AuthFailedError())
+                    raise self._opening.refusal
+                reply.set(True)
             elif xid != PING_XID:
                 self._take_reply(message, xid, zxid, error)
         del ahead[:at]
-
-    def _take_auth(self, error: int) -> None:
-        """Take the reply to the oldest request to authenticate."""
-        _, reply, _ = self.pending_auths.popleft()
-        if error:
-            self._opening.refusal = kazoo_errors.AuthFailedError()
-            reply.set_exception(kazoo_errors.AuthFailedError())
-            raise self._opening.refusal
-        reply.set(True)
 
     def _take_reply(self, message: bytes, xid: int, zxid: int, error: int) -> None:
         """Take the reply to the oldest request.
