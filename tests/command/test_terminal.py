@@ -133,15 +133,17 @@ def test_a_stop_in_a_script(terminal: Terminal, zk_path: str, tmp_path: os.PathL
     """Ctrl-Z in a script stops the script as well, as if the command were in its group."""
     script = os.path.join(tmp_path, "script")
     with open(script, "w") as file:
-        file.write(f"$RUN {zk_path} -- bash -c 'echo ready; read line; echo got $line'\necho after $?\n")
+        file.write(f"$RUN {zk_path} -- bash -c 'echo ready; while read line; do echo got $line; done'\necho after $?\n")
     terminal.run(f"sh {script}")
     terminal.expect("^ready$")
-    terminal.type("\x1a")
-    terminal.expect("Stopped")
-    terminal.expect(re.escape(PROMPT))
-    terminal.resume()
-    terminal.type("word\n")
-    terminal.expect("^got word$")
+    for word in ("one", "two"):
+        terminal.type("\x1a")
+        terminal.expect("Stopped")
+        terminal.expect(re.escape(PROMPT))
+        terminal.resume()
+        terminal.type(f"{word}\n")
+        terminal.expect(f"^got {word}$")
+    terminal.type("\x04")
     terminal.expect("^after 0$")
 
 

@@ -106,7 +106,7 @@ class _Guard:
         self._found = found
         self._line = line
         self._caller = caller
-        self._lent = False
+        self._lent = self._stopped = False
         self._stops = 0
         self.group = 0
         self.status: int | None = None
@@ -186,14 +186,17 @@ class _Guard:
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
         """Resume the command, unless it has stopped again since `run` last saw it: `stops` counts its stops."""
-        # Look for a new stop first: once the command goes on, the system no longer reports the stop.
+        # `run` sends this twice for each stop: it goes on itself, and is told of that. A second SIGCONT could undo a
+        # new stop before the system reports that; and the terminal, which the first has lent, stays lent.
         self._reap()
         if self.status is None and stops == self._stops:
-            self._lent = lend
             if lend:
+                self._lent = True
                 _lend_terminal(self.group)
-            with suppress(OSError):
-                os.killpg(self.group, signal.SIGCONT)
+            if self._stopped:
+                self._stopped = False
+                with suppress(OSError):
+                    os.killpg(self.group, signal.SIGCONT)
 
     def _on_lost(self) -> None:
         self._doom()
@@ -270,6 +273,7 @@ class _Guard:
                 self._take_terminal_back()
                 self._stops += 1
                 self._line.send("stopped", os.WSTOPSIG(status), self._lent)
+                self._stopped, self._lent = True, False
             else:
                 self._ended(status)
 
