@@ -186,8 +186,9 @@ class _Guard:
 
     def _on_go_on(self, lend: bool, stops: int) -> None:
         """Resume the command, unless it has stopped again since `run` last saw it: `stops` counts its stops."""
-        # `run` sends this twice for each stop: it goes on itself, and is told of that. A second SIGCONT could undo a
-        # new stop before the system reports that; and the terminal, which the first has lent, stays lent.
+        # `run` sends this twice for each stop: when it goes on itself, and when it handles its own SIGCONT. A second
+        # SIGCONT to the command could undo a new stop before the system reports that stop; and the second message
+        # finds the terminal lent already.
         self._reap()
         if self.status is None and stops == self._stops:
             if lend:
