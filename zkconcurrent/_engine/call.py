@@ -330,7 +330,8 @@ class Call:
         if self.max_outage is not None:
             until = min(until, patience.reachable_by(now, session.link.connected, self.max_outage * session.timeout))
         woken = yield None if until == math.inf else max(0.0, until - now)
-        session.run_posted()
+        if session.posted:
+            session.run_posted()
         if woken:
             return True
         now = session.now()

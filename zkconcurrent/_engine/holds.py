@@ -266,7 +266,7 @@ class PathState:
         """
         role = rule.role
         with self.session.lock:
-            if rule.exclusive:
+            if rule.alone in role:
                 self._limit_elsewhere(0)
             if self.holds[role]:
                 before = self.own(role, owner)

@@ -19,7 +19,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from .._errors import LossCause
-from .blocking_rules import Rule, check_sequence
 from .session_lease import Lease
 from .way_to_grant import Way
 
@@ -160,11 +159,6 @@ class Ticket:
     def queued_as(self, name: str, token: int) -> None:
         """Record the name and token that the server gave the node."""
         self.name, self.token = name, token
-
-    def check_sequence(self, rule: Rule) -> None:
-        """Refuse an exhausted sequence number; see `blocking_rules.check_sequence`."""
-        assert self.name is not None
-        self.late = check_sequence(self.path, self.name, rule)
 
     def note_change(self) -> None:
         """Make its recipe read again."""

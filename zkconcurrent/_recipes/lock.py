@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from .._protocol import operations as op
-from .._protocol.blocking_rules import MUTEX, Rule, blocker, check_queue, holders, in_the_way, line_up
+from .._protocol.blocking_rules import MUTEX, Rule, blocker, check_queue, check_sequence, holders, in_the_way, line_up
 from .._protocol.operations import Recipe
 from .._protocol.ticket import Ticket
 from .._protocol.way_to_grant import Way
@@ -134,7 +134,8 @@ def join(
         reads, find_missing = (*reads, *path_check.reads()), path_check.missing
     seen = yield from create(ticket, rule.role, data, reads, find_missing)
     names: Sequence[str] = seen[0]
-    ticket.check_sequence(rule)
+    assert ticket.name is not None
+    ticket.late = check_sequence(ticket.path, ticket.name, rule)
     check(ticket, names, rule)
     if path_check is not None:
         path_check.check_listing(seen[1:])

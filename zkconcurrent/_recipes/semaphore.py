@@ -43,7 +43,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._protocol import operations as op
-from .._protocol.blocking_rules import MUTEX, PERMIT, blocker, check_queue, in_the_way
+from .._protocol.blocking_rules import MUTEX, PERMIT, blocker, check_queue, check_sequence, in_the_way
 from .._protocol.operations import Recipe
 from .._protocol.permits import count, number_in
 from .._protocol.ticket import State, Ticket
@@ -177,7 +177,8 @@ def join(ticket: Ticket, at: SemaphoreLayout, data: bytes) -> Recipe[SemaphoreSn
     """
     all_reads = *reads(at, ticket), *at.path_check.reads()
     seen = yield from create(ticket, MUTEX.role, data, all_reads, lambda _: at.path_check.missing(*shared(at)))
-    ticket.check_sequence(MUTEX)
+    assert ticket.name is not None
+    ticket.late = check_sequence(ticket.path, ticket.name, MUTEX)
     snapshot = yield from read_snapshot(at, ticket, seen=seen)
     yield from at.path_check.check_now()
     return snapshot

@@ -168,7 +168,7 @@ def name(owner: int) -> str:
     # Do not use `threading.current_thread()`, which leaves a dummy for a thread that threading did not start. Do not
     # use `enumerate()` either: it takes a lock that every thread takes as it ends, so a signal handler that stops the
     # client at that point would hang.
-    number = ident(owner)
+    number = ident(owner) if life is None else life.ident
     thread = threading._active.get(number)  # type: ignore[attr-defined]
     return str(number) if thread is None else str(thread.name)
 

@@ -443,7 +443,7 @@ class LockCore(QueueCore):
         session.check_not_forked(self.path)
         if session.dropped:
             session.sweep()
-        hold = self._loss_of_another() or self.releasable()
+        hold = (self._loss_of_another() if len(self.holds) > 1 else None) or self.releasable()
         hold = hold or next(iter(self.path_state.ended_at_exit(self.rule.role)), None)
         if hold is None:
             raise RuntimeError(self.not_held_message(self.not_held))
@@ -454,7 +454,7 @@ class LockCore(QueueCore):
 
         If threads may release each other's holds, a release that settles a loss must not end a later hold instead.
         """
-        if self.owned is not False or len(self.holds) < 2:
+        if self.owned is not False:
             return None
         mine = self.mine()
         if mine is not None and not (mine.alive and in_generator()):

@@ -247,7 +247,8 @@ def check_timeout(blocking: bool, timeout: float, name: str = "timeout") -> None
     """
     if timeout is None and name == "timeout":
         raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
-    check_seconds(name, timeout)
+    if type(timeout) is not int and type(timeout) is not float:
+        check_seconds(name, timeout)
     if not blocking and timeout != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout != timeout:
