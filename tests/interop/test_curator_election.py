@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
 from tests.helpers.eventually import eventually
-from tests.interop.conftest import ConnectJava
 from zkconcurrent import Election
 
 LAYOUTS = pytest.mark.parametrize("layout", ["selector", "latch"])
@@ -85,29 +83,3 @@ def test_we_follow_java(layout: str, end: str, client: KazooClient, java: Curato
     assert ours.wait(LONG) is not None
     assert next(leaders).id == "python"  # type: ignore[union-attr]
     ours.withdraw()
-
-
-@LAYOUTS
-def test_a_line_of_both(
-    layout: str, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str
-) -> None:
-    """Candidates of both sides lead in the order of arrival."""
-    ours = [Election(each, zk_path, id=f"python {n}", layout=layout) for n, each in enumerate((client, connect()))]
-    theirs = [Candidate(connect_java(), layout, zk_path) for _ in range(2)]
-    for n in range(2):
-        ours[n].stand()
-        eventually(lambda: len(ids(ours[0])) == 2 * n + 1)  # noqa: B023
-        theirs[n].ask("stand", f"java {n}")
-        eventually(lambda: len(ids(ours[0])) == 2 * n + 2)  # noqa: B023
-    assert ids(ours[1]) == ["python 0", "java 0", "python 1", "java 1"]
-    assert [ours[0].wait(LONG) is not None, theirs[0].leads(), ours[1].is_leader(), theirs[1].leads()] == [True] + 3 * [
-        False
-    ]
-    ours[0].withdraw()
-    eventually(theirs[0].leads)
-    theirs[0].ask("withdraw")
-    assert ours[1].wait(LONG) is not None
-    assert theirs[1].participants() == ["python 1 leads", "java 1"]
-    ours[1].withdraw()
-    eventually(theirs[1].leads)
-    theirs[1].ask("withdraw")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import waits
 from tests.helpers.curator import CuratorClient
 from tests.helpers.eventually import eventually
-from tests.interop.conftest import ConnectJava
 from zkconcurrent import DoubleBarrier, Group
-from zkconcurrent.testing import Server
 
 
 def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
@@ -35,22 +33,6 @@ def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_pat
         address = group.members()["other"].decode()
         assert address.count(".") == 3  # Curator's default data
     eventually(lambda: java.call("group.members", zk_path, "other").result(20) == f"other={address}")
-
-
-def test_an_expiry(
-    zookeeper: Server, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str
-) -> None:
-    """After an expiry each joins again, and the other sees it go and come."""
-    java, mine = connect_java(), connect()
-    group, other = Group(mine, zk_path), Group(client, zk_path)
-    java.call("group.join", zk_path, "java", "1").result(20)
-    group.join(b"2", "python")
-    old = other._client.get(f"{zk_path}/python")[1].czxid
-    zookeeper.expire(mine)
-    java.expire()
-    eventually(lambda: other.members() == {"java": b"1", "python": b"2"}, "both again")
-    eventually(lambda: client.exists(f"{zk_path}/python") and client.exists(f"{zk_path}/python").czxid > old)
-    eventually(lambda: java.call("group.members", zk_path, "java").result(20) == "java=1\tpython=2")
 
 
 @pytest.mark.parametrize("first", ["java", "python"])

@@ -1,4 +1,4 @@
-"""Curator's recipes and other kinds of ours on one path: ours are refused; if Java comes second, ours are told."""
+"""Curator's recipes and other kinds of ours on one path: ours, which come second, are refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG
 from tests.helpers.eventually import eventually
@@ -64,26 +63,3 @@ def test_java_is_first(recipe: Recipe, java: CuratorClient, client: KazooClient,
             kind.use(zkconcurrent, client, path)
         assert caught.value.path.startswith(path), name
         eventually(lambda path=path, before=before: nodes(client, path) == before, name)
-
-
-@pytest.mark.parametrize(
-    ("ours", "recipe"),
-    [
-        ("WriteLock", RECIPES[0]),
-        ("Lock", RECIPES[4]),
-        ("Lock", RECIPES[5]),
-        ("Semaphore", RECIPES[0]),
-    ],
-    ids=lambda each: each if isinstance(each, str) else each.command,
-)
-def test_java_is_second(
-    ours: str, recipe: Recipe, java: CuratorClient, client: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """Curator looks at nothing that it does not know; from then on, our next contenders are told."""
-    kind = KINDS[ours]
-    end = kind.use(zkconcurrent, client, zk_path)
-    assert end is not None
-    java.call(recipe.command, zk_path, *recipe.arguments).result(LONG)
-    with pytest.raises(ForeignNodeError):
-        kind.use(zkconcurrent, connect(), zk_path)
-    end()

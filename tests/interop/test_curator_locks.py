@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.aio.loops import run, soon, until
 from tests.conftest import Connect
 from tests.helpers.contenders import children, permits_awaited, queued
 from tests.helpers.curator import CuratorClient
@@ -19,7 +17,7 @@ from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, write_lock
 from tests.helpers.processes import Spawn
 from tests.interop.conftest import ConnectJava
-from zkconcurrent import DetachedLock, Lock, ReadWriteLock, RLock, Semaphore, aio
+from zkconcurrent import DetachedLock, Lock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.fault(21)
 
@@ -148,36 +146,3 @@ def test_a_counter(
     assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
     assert [party.wait(120) for party in parties] == [0, 0]
     assert counter.read_text() == str(4 * CYCLES)
-
-
-def test_a_task_a_thread_and_java(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
-    """A task, a thread, and Java, twice over, get the lock in the order in which they came."""
-    order: list[str] = []
-    tasks, threads = aio.RLock(client, zk_path), RLock(client, zk_path)
-
-    async def of_tasks() -> None:
-        async with tasks:
-            order.append("task")
-
-    async def of_threads() -> None:
-        thread = Thread(threads)
-        await asyncio.wrap_future(thread.acquire())
-        order.append("thread")
-        thread.release()
-
-    async def of_java(number: int) -> None:
-        await asyncio.wrap_future(java.call("mutex.acquire", zk_path, thread=f"contender {number}"))
-        order.append("java")
-        await asyncio.wrap_future(java.call("mutex.release", zk_path, thread=f"contender {number}"))
-
-    async def main() -> None:
-        async with tasks:
-            waiting = []
-            for turn in range(2):
-                for come in (of_java(turn), of_tasks(), of_threads()):
-                    waiting.append(asyncio.create_task(come))
-                    await until(lambda: len(children(client, zk_path)) == len(waiting) + 1)
-        await soon(asyncio.gather(*waiting), LONG)
-        assert order == ["java", "task", "thread"] * 2
-
-    run(main())

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient
-from tests.helpers.curator_threads import CYCLES, LONG, SHORT
+from tests.helpers.curator_threads import LONG, SHORT
 from tests.helpers.eventually import eventually
-from tests.interop.conftest import ConnectJava
-from tests.interop.party import increment
 from zkconcurrent import MultiLock, RLock
 
 BRIEF = round(SHORT * 1000)
@@ -80,23 +75,3 @@ def test_none_of_javas_is_left(java: CuratorClient, client: KazooClient, paths: 
         first = RLock(client, paths[0])
         assert first.acquire(timeout=LONG)
         first.release()
-
-
-def test_counter_of_java_and_python(
-    connect_java: ConnectJava, connect: Connect, paths: list[str], tmp_path: Path, in_thread: InThread
-) -> None:
-    """A counter that two Java sessions and two of ours increment under all locks loses nothing; nobody waits for ever.
-
-    Ours are given the locks in the opposite order, and take them in that of their paths.
-    """
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-    first = RLock(connect(), paths[0])
-    with first:  # until all are in the queue: from then on they take turns
-        ours = [MultiLock([RLock(client, path) for path in reversed(paths)]) for client in (connect(), connect())]
-        loops = [in_thread(increment, lock, str(counter), str(CYCLES)) for lock in ours]
-        theirs = [connect_java().call("multi.increment", ",".join(paths), counter, CYCLES) for _ in range(2)]
-        eventually(lambda: len(children(first.client, paths[0])) == 5)
-    assert [loop.result(120) for loop in theirs] == [str(CYCLES)] * 2
-    assert [loop.result(120) for loop in loops] == [None, None]
-    assert counter.read_text() == str(4 * CYCLES)

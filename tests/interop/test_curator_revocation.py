@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
-from tests.helpers.contenders import children, queued
 from tests.helpers.curator import CuratorClient
 from tests.helpers.curator_threads import LONG
 from tests.helpers.eventually import eventually
-from tests.interop.conftest import ConnectJava
-from zkconcurrent import Lock, ReadWriteLock, RLock
+from zkconcurrent import ReadWriteLock, RLock
 from zkconcurrent._protocol.ticket import REVOKED
 
 KINDS = {
@@ -59,45 +56,3 @@ def test_java_asks_us(java: CuratorClient, client: KazooClient, zk_path: str, na
         assert not waiting.done()
     assert waiting.result(LONG) == "true"
     java.call(f"{other}.release", zk_path).result(LONG)
-
-
-@pytest.mark.fault(291)
-def test_a_java_waiter_is_asked(java: CuratorClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A Java waiter keeps its place between two of ours, whose waits also bear the overwritten node."""
-    first, last = Lock(connect(), zk_path), Lock(connect(), zk_path)
-    java.call("mutex.makeRevocable", zk_path).result(LONG)
-    first.acquire()
-    waiting = java.call("mutex.acquire", zk_path)
-    eventually(queued(first.client, zk_path, 2))
-    behind = in_thread(last.acquire, timeout=LONG)
-    eventually(queued(first.client, zk_path, 3))
-    first.client.set(f"{zk_path}/{children(first.client, zk_path)[1]}", REVOKED)
-    assert not waiting.done()
-    first.release()
-    assert waiting.result(LONG) == "true"
-    assert not behind.done()
-    java.call("mutex.release", zk_path).result(LONG)
-    assert behind.result(LONG)
-    last.release()
-
-
-@pytest.mark.fault(291)
-def test_a_python_waiter_is_asked(
-    connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """A waiter here keeps its place between two Java clients; it is told once it holds."""
-    ahead, behind = connect_java(), connect_java()
-    told: list[object] = []
-    lock = Lock(connect(), zk_path, on_revoke=told.append)
-    ahead.call("mutex.acquire", zk_path).result(LONG)
-    getting = in_thread(lock.acquire, timeout=LONG)
-    eventually(queued(lock.client, zk_path, 2))
-    waiting = behind.call("mutex.acquire", zk_path)
-    eventually(queued(lock.client, zk_path, 3))
-    lock.client.set(f"{zk_path}/{children(lock.client, zk_path)[1]}", REVOKED)
-    ahead.call("mutex.release", zk_path).result(LONG)
-    assert getting.result(LONG)
-    eventually(lambda: told == [lock])
-    assert not waiting.done()
-    lock.release()
-    assert waiting.result(LONG) == "true"

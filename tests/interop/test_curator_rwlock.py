@@ -1,4 +1,4 @@
-"""Downgrades and deaths, where our ReadWriteLock and Curator's InterProcessReadWriteLock are one."""
+"""Downgrades, where our ReadWriteLock and Curator's InterProcessReadWriteLock are one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from zkconcurrent import ReadWriteLock
 pytestmark = pytest.mark.fault(21)
 
 BRIEF = round(SHORT * 1000)
-PATIENT = round(LONG * 1000)
 
 
 def test_java_stays_out_of_our_downgrade(connect_java: ConnectJava, client: KazooClient, zk_path: str) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
+from tests.conftest import InThread
 from tests.helpers.contenders import permits_awaited, permits_out
 from tests.helpers.curator import CuratorClient
-from tests.helpers.curator_threads import CYCLES, LONG, SHORT
+from tests.helpers.curator_threads import LONG, SHORT
 from tests.helpers.eventually import eventually
-from tests.interop.conftest import ConnectJava
 from zkconcurrent import BoundedSemaphore, Semaphore
 
 pytestmark = pytest.mark.fault(21)
@@ -86,35 +83,3 @@ def test_a_semaphore_mutex(java: CuratorClient, client: KazooClient, zk_path: st
     java.call("semaphoreMutex.release", zk_path).result(LONG)
     assert mine.result(LONG)
     semaphore.release()
-
-
-def test_never_more_than_there_are(
-    connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Two Java sessions and two of ours, taking one or two of three permits: never more than three are in use."""
-    inside, most, lock = [0], [0], threading.Lock()
-
-    def use(permits: int) -> None:
-        with lock:
-            inside[0] += permits
-            most[0] = max(most[0], inside[0])
-        with lock:
-            inside[0] -= permits
-
-    def ours(permits: int) -> None:
-        semaphore = Semaphore(connect(), zk_path, 3)
-        for _ in range(CYCLES):
-            semaphore.acquire(permits=permits)
-            use(permits)
-            semaphore.release(permits)
-
-    def theirs() -> None:
-        java = connect_java()
-        for _ in range(CYCLES):
-            assert java.call("semaphore.acquire", zk_path, 3).result(LONG) == "true"
-            use(1)
-            java.call("semaphore.release", zk_path, 3).result(LONG)
-
-    for future in [in_thread(ours, 1), in_thread(ours, 2), in_thread(theirs), in_thread(theirs)]:
-        future.result(120)
-    assert 1 <= most[0] <= 3
