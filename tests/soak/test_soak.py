@@ -28,7 +28,7 @@ def told(verdict: Verdict) -> str:
     return "\n".join([*summary(verdict), *violations(verdict)])
 
 
-@pytest.mark.fault(58)
+@pytest.mark.fault(12, 30, 38, 58)
 @pytest.mark.long
 def test_a_run_under_faults(tmp_path: Path) -> None:
     """With any fault, nobody is inside who must not be, everybody is told, and everybody goes on."""

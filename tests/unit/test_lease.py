@@ -183,6 +183,7 @@ def test_another_connection() -> None:
     assert lease.believed(110.1)
 
 
+@pytest.mark.fault(46)
 def test_a_shorter_timeout() -> None:
     """It counts from the reconnect on, also for what was proved before; a longer one later changes nothing."""
     lease = opened(timeout=40.0)
