@@ -216,6 +216,7 @@ def test_hand_over_between_threads(counted: KazooClient, proxy: Proxy, zk_path: 
     lock.release()
 
 
+@pytest.mark.fault(33)
 def test_one_release_wakes_one(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

@@ -89,7 +89,7 @@ def hurry(run: Run) -> None:
 
 WORN = pytest.mark.fault(172)
 RUNS = {
-    "locks": Runs(Run, _visits, 120, prepare=hear),
+    "locks": Runs(Run, _visits, 120, prepare=hear, marks=pytest.mark.fault(2, 13, 17, 18)),
     "locks in a hurry": Runs(Run, _visits, 60, prepare=hurry),
     "locks and leases": Runs(Run, _leases, 120, set(LEASE_KINDS), marks=pytest.mark.fault(44, 45)),
     "locks with limits": Runs(LimitedRun, _visits, marks=pytest.mark.fault(285, 286)),
@@ -112,7 +112,9 @@ RUNS = {
         strikes=STRIKES | {"remove", "reap", "lose"},
         marks=pytest.mark.fault(97, 98),
     ),
-    "conditions": Runs(tasks.TaskRun, tasks.random_turns, strikes=STRIKES | {"lose"}, prepare=hear),
+    "conditions": Runs(
+        tasks.TaskRun, tasks.random_turns, strikes=STRIKES | {"lose"}, prepare=hear, marks=pytest.mark.fault(35)
+    ),
     "detached locks": Runs(
         detached.DetachedRun,
         detached.random_acts,
@@ -139,6 +141,7 @@ RUNS = {
         120,
         STRIKES | {"remove", "close", "slow", "leave"},
         happens=lambda run: 2 * len(run.checks.acted),
+        marks=pytest.mark.fault(262),
     ),
     "double barriers": Runs(
         double_barrier.DoubleBarrierRun, double_barrier.random_steps, marks=pytest.mark.fault(104, 127)
