@@ -8,29 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.figures import BEFORE, OURS
-from benchmarks.parts import SINCE_END, SINCE_KILL, Groups, leaders, queues, task_memory
-from benchmarks.stage import Stage
 from tests.helpers.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
 MARK = "ZKCONCURRENT_BENCHMARK_TEST"
-
-
-together = pytest.mark.xdist_group("benchmarks")  # in one process, so that they share the stage, and its Java
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    """Return one stage for all; it keeps its processes."""
-    with Stage(warm_up=10) as stage:
-        yield stage
 
 
 def start(*arguments: object) -> tuple[subprocess.Popen[str], str]:
@@ -74,37 +60,13 @@ def test_a_quick_run(tmp_path: Path) -> None:
     eventually(lambda: not marked(mark), "the end of all it started")
 
 
-@pytest.mark.long
-def test_an_earlier_revision(tmp_path: Path) -> None:
-    """Each case has figures of both revisions, and the earlier one's package is measured for it."""
-    run, _ = start("--against", "HEAD", "--json", tmp_path / "run.json")
-    with run:
-        said = run.communicate(timeout=240)[0]
-    assert run.returncode == 0, said
-    figures = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["figures"]
-    cases = [{figure["case"] for figure in figures if figure["contestant"] == who} for who in (BEFORE, OURS)]
-    assert cases[0] == cases[1]
-    assert len(cases[0]) == 9
+def test_a_revision_that_is_none() -> None:
+    """A run against it ends at once, and says why."""
     run, _ = start("--against", "no such revision")
     with run:
         said = run.communicate(timeout=60)[0]
     assert run.returncode == 2
     assert "git has no package in revision no such revision" in said
-
-
-@together
-@pytest.mark.long
-@pytest.mark.parametrize("part", [task_memory, queues, leaders])
-def test_what_is_measured(stage: Stage, part: Callable[[Stage, bool], Groups]) -> None:
-    """Every case gives figures."""
-    for lanes in part(stage, True):
-        for lane in lanes:
-            if lane.contestant in ("aio", OURS, "getting"):
-                measured = lane.measure()
-                assert measured
-                # A read sends nothing; two processes may see the end of a session in either order.
-                assert all(value > 0 for name, value in measured.items() if name not in ("requests", SINCE_END))
-                assert measured.get(SINCE_KILL, 2.0) > 1.5  # no session of 4 s ends sooner, two beats after the last
 
 
 def test_an_interrupted_run() -> None:

@@ -7,73 +7,15 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import plan
-from benchmarks.meter import Cost
-from benchmarks.plan import CYCLE, Load, contended, errors, expected, fit, idle, is_checked, total
+from benchmarks.plan import CYCLE, Load, contended, expected, fit, idle, is_checked, total
 from benchmarks.points import Point, Run
-from benchmarks.scale import PARTS, SERIES, Setting, chart, measure, tables
-
-FOR_REQUESTS = {"processes": 3.0, "waiters": 5.0, "flood": 1.0}
-SMALL = {part: next(each for each in SERIES if each.part == part and each.who != "kazoo") for part in PARTS}
+from benchmarks.scale import SERIES, chart, tables
 
 
 @pytest.fixture(scope="module")
 def kept() -> list[Point]:
     """Return the points of the documented run."""
     return Run.read().points
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "setting",
-    [*SMALL.values(), SMALL["processes"]._replace(who="ours", servers=3, sync=True)],
-    ids=lambda setting: f"{setting.part}-{setting.servers}",
-)
-def test_a_small_point(setting: Setting) -> None:
-    """Each part gives the requests and transactions that the documented costs say, and what a server computed."""
-    (point,) = measure([setting], True, lambda _: None)
-    load = expected(point)
-    assert load is not None
-    cost = point.cost
-    assert cost.cpu > cost.busiest > 0
-    assert (cost.followers > 0) == (setting.servers > 1)
-    if point.part in ("sessions", "paths"):  # in so short a time, as many proofs may come as go
-        assert point.heap > 0
-        assert cost.requests > 0
-    else:
-        # The slower the machine, the more beats come beside the work.
-        assert cost.transactions > load.transactions - 3
-        assert cost.requests > 0.65 * (load.transactions + load.reads)
-        assert cost.log > 0
-    assert len(list(tables([point]))) == 4
-
-
-def test_the_model_finds_what_it_is_to_find() -> None:
-    """Of points made up of known costs, the fit has these costs, whatever nap makes requests share a waking."""
-    costs, nap = (90e-6, 50e-6, 1e-6, 120e-6, 1e-3), 10**-3.5
-
-    def made(part: str, size: int, who: str, how: str = "", work: float = 1000.0) -> Point:
-        bare = Point(part, size, who, how, 1, False, work, 2.0, Cost(0, 0, 0, 0, 0, 0, 0), 7000.0 * size)
-        load = expected(bare)
-        assert load is not None
-        cpu = total(costs, plan.causes(bare, nap))
-        counts = Cost(load.transactions + load.reads, 0, load.transactions, 200 * load.transactions, cpu, cpu / 4, 0)
-        return bare._replace(cost=counts)
-
-    points = [
-        *(made("processes", size, who, work=2000 * size) for size in (1, 4, 16) for who in ("raw", "ours")),
-        *(made("sessions", size, "ours", "timeout=10", 20) for size in (10, 100, 300, 1000)),
-        *(made("waiters", size, "ours") for size in (1, 100, 1000)),
-        *(made("flood", size, "raw", how) for size in (1, 100, 1000) for how in ("create", "sync")),
-        *(made("items", 10, "ours", how) for how in ("put", "get", "add")),
-    ]
-    model = fit(points)
-    assert model.leader == pytest.approx(costs, rel=0.01)
-    assert model.nap == pytest.approx(nap)
-    assert model.thread == pytest.approx([each / 4 for each in costs], rel=0.01)
-    assert model.followers == (0.0,) * 5
-    assert model.heap == 7000
-    assert model.log["cycles"] == pytest.approx(400)
-    assert all("+0 %" in line or "-0 %" in line for line in list(errors(points))[2:])
 
 
 def test_what_a_session_sends() -> None:
