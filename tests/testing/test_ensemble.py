@@ -2,48 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.eventually import eventually
-from tests.helpers.forwarder import Forwarder
-from zkconcurrent.testing import Ensemble, Peer
-
-
-def test_leader_killed() -> None:
-    """When the leader is killed another is elected, the data stay, and the old one comes back as a follower."""
-    with Ensemble() as ensemble, ensemble.client(timeout=10) as client:
-        client.create("/kept", b"data")
-        old = ensemble.leader()
-        eventually(lambda: len(ensemble.followers()) == 2)  # one may be slow to answer
-        old.kill()
-        new = ensemble.leader()
-        assert new is not old
-        old.restart()
-        eventually(lambda: old.mode() == "follower")
-        assert client.retry(client.get, "/kept")[0] == b"data"
-
-
-def test_route() -> None:
-    """Servers reach each other under the ports they are told."""
-    with contextlib.ExitStack() as stack:
-        forwarders: dict[tuple[int, int], Forwarder] = {}
-
-        def route(a: int, b: int, peer: Peer) -> Peer:
-            forwarder = forwarders[a, b] = stack.enter_context(Forwarder(peer.quorum))
-            stack.callback(forwarder.shutdown)
-            return Peer(forwarder.server_address[1], peer.election)
-
-        ensemble = stack.enter_context(Ensemble(route=route))
-        assert set(forwarders) == {(a, b) for a in (1, 2, 3) for b in (1, 2, 3) if a != b}
-
-        def used() -> bool:
-            leader = ensemble.servers.index(ensemble.leader()) + 1
-            return all(forwarders[a, leader].count for a in (1, 2, 3) if a != leader)
-
-        eventually(used)
+from zkconcurrent.testing import Ensemble
 
 
 def test_too_few() -> None:

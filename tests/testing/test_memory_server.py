@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 
 from tests.conftest import FAST
 from tests.helpers.eventually import eventually
@@ -90,16 +90,6 @@ def test_a_restart_without_the_sessions() -> None:
         server.restart()  # the next one is not without them
         eventually(lambda: client.connected)
         assert client.client_id == again
-
-
-def test_dropped_connections(shared: MemoryServer, client: KazooClient) -> None:
-    """All clients are cut off, and come back in their sessions."""
-    states: list[str] = []
-    client.add_listener(states.append)
-    session = client.client_id
-    shared.drop_connections()
-    eventually(lambda: states == [KazooState.SUSPENDED, KazooState.CONNECTED])
-    assert client.client_id == session
 
 
 def test_a_client_that_does_not_read(shared: MemoryServer, client: KazooClient) -> None:

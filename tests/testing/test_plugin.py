@@ -156,13 +156,6 @@ def test_async_tests(plugin: str, tmp_path: Path, zookeeper: Server) -> None:
     assert "ERROR" not in ended.stdout
 
 
-def test_no_server(tmp_path: Path) -> None:
-    """Without a server a test that needs one fails with the reason; it is not skipped, and others run."""
-    ended = run_pytest(tmp_path, *NONE, ZOOKEEPER_HOME=str(tmp_path), ZKCONCURRENT_SERVER="home")
-    assert "1 passed, 3 errors" in ended.stdout
-    assert f"NoServerError: ZOOKEEPER_HOME is '{tmp_path}'" in ended.stdout
-
-
 @pytest.mark.parametrize(
     ("options", "environment"),
     [

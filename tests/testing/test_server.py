@@ -53,19 +53,6 @@ def test_leaves_nothing(temporary: Path, kind: type[Server]) -> None:
         server.command("ruok")
 
 
-def test_keeps_data_and_port() -> None:
-    """A restart is a crash and a new start, on the same port and with the same data."""
-    with Server() as server:
-        hosts, pid = server.hosts, server.pid
-        with server.client() as client:
-            client.create("/kept", b"data")
-        server.restart()
-        assert server.hosts == hosts
-        assert server.pid != pid
-        with server.client() as client:
-            assert client.get("/kept")[0] == b"data"
-
-
 @each_kind
 def test_start_after_stop_is_afresh(kind: type[Server]) -> None:
     """A server that was stopped starts with no data, and can be used again and again."""
@@ -87,16 +74,6 @@ def test_killed() -> None:
             _ = server.pid
         server.start()
         assert server.command("ruok") == "imok"
-
-
-def test_frozen(shared: Server) -> None:
-    """A frozen server accepts connections and answers nobody, until it thaws."""
-    shared.freeze()
-    shared.freeze()
-    with pytest.raises(TimeoutError):
-        shared.command("ruok", timeout=0.2)
-    shared.thaw()
-    assert shared.command("ruok") == "imok"
 
 
 @each_kind
@@ -207,21 +184,6 @@ def test_expire_without_a_session(shared: Server) -> None:
     """A client that is not connected has no session to expire."""
     with pytest.raises(ValueError, match="not connected"):
         shared.expire(KazooClient(shared.hosts))
-
-
-def test_forced_sync_is_off() -> None:
-    """By default changes are not written through to the disk, and extra properties reach the server's Java."""
-    with Server(properties={"zookeeper.some": "thing"}, container_check_interval=0.5) as server:
-        (arguments,) = (line for line in processes_of(server_folder(server)) if "java" in line)
-        assert "-Dzookeeper.forceSync=no " in arguments
-        assert "-Dznode.container.checkIntervalMs=500 " in arguments
-        assert "-Dzookeeper.some=thing " in arguments
-
-
-def server_folder(server: Server) -> Path:
-    """Where a server keeps its data, by its own word."""
-    line = next(line for line in server.command("conf").splitlines() if line.startswith("dataDir="))
-    return Path(line.partition("=")[2]).parent
 
 
 def test_a_session_of_another_service(monkeypatch: pytest.MonkeyPatch) -> None:
