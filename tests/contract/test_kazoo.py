@@ -5,9 +5,7 @@ Also the behaviour of servers that differ from the newest ZooKeeper: other sessi
 
 from __future__ import annotations
 
-import inspect
 import re
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,8 +15,6 @@ import kazoo
 import pytest
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol import connection as kazoo_connection
-from kazoo.protocol import serialization
 from kazoo.protocol.connection import ConnectionHandler
 
 import zkconcurrent
@@ -86,62 +82,7 @@ def test_the_negotiated_timeout(first: bool, opened: Callable[[bool], KazooClien
         eventually(lambda: session_timeout(client) == GRANTED)
 
 
-def rewritten(function: Any, old: str, new: str) -> Any:
-    """Return a function of kazoo's with one of its local variables renamed."""
-    source, count = re.subn(rf"\b{old}\b", new, textwrap.dedent(inspect.getsource(function)))
-    assert count > 1, f"{function.__name__} has no {old}"
-    names: dict[str, Any] = {}
-    exec(compile(source, inspect.getfile(function), "exec"), vars(kazoo_connection), names)
-    return names[function.__name__]
-
-
-@pytest.mark.fault(77)
-@seen
-def test_a_kazoo_whose_variables_have_other_names(
-    first: bool, opened: Callable[[bool], KazooClient], zk_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The timeout is right; the requested one would make leases unsafe."""
-    for function, variable in (("_connect", "negotiated_session_timeout"), ("_connect_attempt", "read_timeout")):
-        ours = rewritten(getattr(ConnectionHandler, function), variable, f"its_{variable}")
-        monkeypatch.setattr(ConnectionHandler, function, ours)
-    client = opened(first)
-    with Lock(client, zk_path):
-        assert session_timeout(client) == GRANTED
-
-
 # -- kazoo's private parts -------------------------------------------------------------------------------------------
-
-REQUESTS = {
-    "Create": ("path", "data", "acl", "flags"),
-    "Create2": ("path", "data", "acl", "flags"),
-    "Delete": ("path", "version"),
-    "SetData": ("path", "data", "version"),
-    "GetData": ("path", "watcher"),
-    "GetChildren": ("path", "watcher"),
-    "GetChildren2": ("path", "watcher"),
-    "CheckVersion": ("path", "version"),
-    "Sync": ("path",),
-    "Transaction": ("operations",),
-    "Auth": ("auth_type", "scheme", "auth"),
-    "Connect": ("protocol_version", "last_zxid_seen", "time_out", "session_id", "passwd", "read_only"),
-}
-
-
-@pytest.mark.fault(76)
-def test_the_requests() -> None:
-    """Requests have the fields, and the numbers, that they are known by; the two queues are deques of their own."""
-    client = KazooClient()
-    for name, fields in REQUESTS.items():
-        assert getattr(serialization, name)._fields == fields, name
-    assert {0, 9, 11, 14, 100}.issuperset({serialization.Sync.type, serialization.Ping.type})
-    assert (serialization.Create2.type, serialization.Transaction.type) == (15, 14)
-    assert serialization.Connect.type is None
-    assert (kazoo_connection.PING_XID, kazoo_connection.AUTH_XID, kazoo_connection.WATCH_XID) == (-2, -4, -1)
-    assert serialization.CloseInstance.type == -11
-    assert client._pending is not client._queue
-    for queue in (client._pending, client._queue):
-        queue.append(1)
-        assert queue.popleft() == 1  # it is a deque
 
 
 def without(kind: type[Any], name: str) -> Callable[[pytest.MonkeyPatch], None]:

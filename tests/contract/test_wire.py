@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import random
-import signal
 import socket
 import ssl
 import struct
@@ -234,30 +232,6 @@ def test_interrupted_at_every_line_of_sending(error: type[BaseException], zookee
         assert outcomes == {"answered", "told"}
         assert hook.line > 15
         assert read(client, zk_path) == b"data"
-
-
-@pytest.mark.fault(143)
-def test_interrupted_by_signals(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """Wherever one strikes a caller, nothing is in doubt: the next replies are right, and `stop` ends the session."""
-
-    def strike(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, strike)
-    try:
-        for n in range(40):
-            with zookeeper.client() as client:
-                node = client.create(f"{zk_path}-{n}", b"data", ephemeral=True)
-                with contextlib.suppress(KeyboardInterrupt):
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(0.001, 0.005))
-                    while True:
-                        assert read(client, node) == b"data"
-                with contextlib.suppress(ConnectionLoss):  # where a strike has kept the turn from being given back
-                    assert read(client, node) == b"data"
-                eventually(lambda client=client: client.connected)
-            assert not zk.exists(node)
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 class Interrupting(bytes):
