@@ -98,15 +98,3 @@ def test_a_broken_page_fails(what: str, tmp_path: Path, zookeeper: Server) -> No
     done = run_page(page, tmp_path, zookeeper.hosts)
     assert done.returncode == 1
     assert "page.md" in done.stderr
-
-
-def test_a_good_page_passes(tmp_path: Path, zookeeper: Server) -> None:
-    """Blocks share a namespace, files are run, output may leave things out, and the address is the server's."""
-    page = tmp_path / "page.md"
-    page.write_text(
-        "```python\nx = 1\n```\n```python\nassert x == 1\n```\n"
-        "```python\n# it.py\nprint('127.0.0.1:2181', [1])\n```\n"
-        "```console\n$ python it.py  # so\n127.0.0.1:... [1]\n```\n"
-    )
-    done = run_page(page, tmp_path, zookeeper.hosts)
-    assert done.returncode == 0, done.stderr
