@@ -1,4 +1,4 @@
-"""A link that drops everything and closes nothing, under a lock that is held."""
+"""A link that drops everything and closes nothing; and a create that a new session follows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import queued
@@ -40,3 +41,30 @@ def test_a_black_hole(
         mine.release()
     assert mine.acquire(timeout=20)
     mine.release()
+
+
+@pytest.mark.fault(2, 13)
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_create_that_straddles_an_expiry(
+    applied: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """The answer to a create lost, and a new session while the old node exists: that is never taken for ours."""
+    client = connect(hosts=proxy.hosts, timeout=4, **FAST)
+    lock = Lock(client, zk_path)
+    with lock:
+        pass
+    old = client.client_id
+    fault = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
+    with fault:
+        proxy.refuse()  # before: else the client might be back, in its session, sooner than that
+        waiting = in_thread(lambda: (lock.acquire(), lock.owner(), lock.fencing_token))
+        fault.wait()
+        eventually(lambda: client.state == KazooState.SUSPENDED)
+        client._reset_session()  # no server has ended it
+        proxy.resume()
+        _, owner, token = waiting.result(20)
+    assert owner.session == client.client_id[0] != old[0]
+    assert owner.token == token
+    assert queued(zk, zk_path, 1)()
+    lock.release()
+    eventually(queued(zk, zk_path, 0))

@@ -89,7 +89,7 @@ def hurry(run: Run) -> None:
 
 WORN = pytest.mark.fault(172)
 RUNS = {
-    "locks": Runs(Run, _visits, 120, prepare=hear, marks=pytest.mark.fault(2, 13, 17, 18)),
+    "locks": Runs(Run, _visits, 120, prepare=hear, marks=pytest.mark.fault(17, 18)),
     "locks in a hurry": Runs(Run, _visits, 60, prepare=hurry),
     "locks and leases": Runs(Run, _leases, 120, set(LEASE_KINDS), marks=pytest.mark.fault(44, 45)),
     "locks with limits": Runs(LimitedRun, _visits, marks=pytest.mark.fault(285, 286)),
