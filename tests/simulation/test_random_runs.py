@@ -112,9 +112,7 @@ RUNS = {
         strikes=STRIKES | {"remove", "reap", "lose"},
         marks=pytest.mark.fault(97, 98),
     ),
-    "conditions": Runs(
-        tasks.TaskRun, tasks.random_turns, strikes=STRIKES | {"lose"}, prepare=hear, marks=pytest.mark.fault(35)
-    ),
+    "conditions": Runs(tasks.TaskRun, tasks.random_turns, strikes=STRIKES | {"lose"}, prepare=hear),
     "detached locks": Runs(
         detached.DetachedRun,
         detached.random_acts,
@@ -141,7 +139,6 @@ RUNS = {
         120,
         STRIKES | {"remove", "close", "slow", "leave"},
         happens=lambda run: 2 * len(run.checks.acted),
-        marks=pytest.mark.fault(262),
     ),
     "double barriers": Runs(
         double_barrier.DoubleBarrierRun, double_barrier.random_steps, marks=pytest.mark.fault(104, 127)
