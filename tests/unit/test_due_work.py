@@ -6,30 +6,22 @@ import itertools
 import math
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.exceptions import MarshallingError, NoAuthError, NoNodeError, ThrottledOpError, UnimplementedError
 
-from zkconcurrent import LockLostError, RefusedError
-from zkconcurrent._arguments.limits import CHECK_BYTES
+from zkconcurrent import RefusedError
 from zkconcurrent._engine import operation_requests
 from zkconcurrent._engine.call import Call
-from zkconcurrent._engine.connection_listener import HINT_AFTER, Listener
 from zkconcurrent._engine.deletes import Deletes
-from zkconcurrent._engine.heartbeat import MULTI_BYTES, Heartbeat
-from zkconcurrent._engine.holds import PathState
-from zkconcurrent._engine.keeper_thread import IDLE_BEAT, LOCK_PATIENCE, Keeper
+from zkconcurrent._engine.heartbeat import Heartbeat
 from zkconcurrent._engine.loss_signal import JointLoss, Loss
 from zkconcurrent._engine.patience import CLEAN_UP_PATIENCE, Patience
-from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.ticket_registry import Registry
-from zkconcurrent._engine.watch_removals import AGAIN, LINGER, TOGETHER, Watches
-from zkconcurrent._kazoo.watches import RemovalWithdrawn
+from zkconcurrent._engine.watch_removals import LINGER, TOGETHER, Watches
 from zkconcurrent._protocol import operations as op
-from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.operations import Node
 from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -155,10 +147,6 @@ class Bench:
         """Note that the connection was cut."""
         self.dropped += 1
 
-    def make_chroot(self) -> None:
-        """Note it."""
-        self.sent.append(("create", "chroot"))
-
 
 def test_a_call_first_deletes_what_is_left_at_its_path() -> None:
     """It sends the deletes at its path and below it, once on each connection, and no others."""
@@ -173,20 +161,6 @@ def test_a_call_first_deletes_what_is_left_at_its_path() -> None:
     deletes.forget_sends()
     deletes.send_all("/path")
     assert bench.sent == [("delete", each.node) for each in tickets[:2]] * 2
-
-
-def test_a_node_whose_name_is_not_known_is_found_and_deleted() -> None:
-    """A listing behind a `sync` shows the node whose create got no reply, and then it is deleted."""
-    bench = Bench()
-    deletes, ticket = Deletes(bench.session), bench.ticket("/path", named=False)
-    bench.registry.discard(ticket)
-    assert deletes.send_all("/path")
-    assert [what for what, _ in bench.sent] == ["sync", "children"]
-    bench.replies[0].set()
-    bench.replies[1].set([f"{ticket.prefix}lock-0000000007"])
-    assert bench.sent[2:] == [("delete", f"/path/{ticket.prefix}lock-0000000007")]
-    bench.replies[2].set()
-    assert not bench.registry.deletes
 
 
 def test_a_delete_that_is_refused_is_logged_once() -> None:
@@ -245,20 +219,6 @@ def test_a_reply_that_does_not_come(late: bool) -> None:
     assert (len(bench.sent), bench.dropped) == ((2, 0) if late else (1, 1))
 
 
-def test_the_chroot_is_made_again_for_the_next_session() -> None:
-    """The servers may have been set up anew; the first session's was made as the client was opened."""
-    bench = Bench()
-    listener = Listener(bench.session, lambda _: None, lambda _: None)
-    first, second = Lease(1), Lease(2)
-    bench.registry.lease = Lease(0)
-    listener._opened(first)
-    bench.registry.begin_session(first)
-    listener._opened(first)
-    assert not bench.sent
-    listener._opened(second)
-    assert bench.sent == [("create", "chroot")]
-
-
 @pytest.mark.parametrize(("refused", "outcome"), [("/app", RefusedError), (None, op.NodeExists), ("/", op.NodeExists)])
 def test_a_container_whose_parent_is_missing(refused: str | None, outcome: type[Exception]) -> None:
     """It is refused if its parent was; otherwise that was reaped just now, and the recipe makes it again."""
@@ -283,22 +243,6 @@ def test_one_loss_is_no_loss_of_others() -> None:
     for now, state in ((end - 0.1, State.HELD), (end, State.LOST)):
         bench.registry.expire_lease(now, None)  # type: ignore[arg-type]
         assert ticket.state is state
-
-
-def test_a_hold_that_is_lost_and_abandoned() -> None:
-    """It outdates a query that began before it; while its loss is not settled, its owner gets no other."""
-    bench = Bench()
-    state, ticket = PathState(bench.session, "/path", ""), bench.ticket("/path")
-    ticket.become(State.HELD)
-    before = state.grants
-    state.new_hold(ticket, MUTEX, 1)
-    state.note_holders(MUTEX.role, ["another's"], before)
-    assert state.elsewhere == {MUTEX.role: 0}
-    ticket.become(State.LOST)
-    with pytest.raises(LockLostError):
-        state.new_hold(bench.ticket("/path"), MUTEX, 1)
-    state.forget_tickets([ticket])
-    assert not state.all(MUTEX.role)
 
 
 @pytest.mark.parametrize("failed", [0, 1])
@@ -362,16 +306,6 @@ def test_a_waiter_whose_own_node_is_deleted() -> None:
     assert ticket.changed
 
 
-@pytest.mark.parametrize(("most", "parts"), [(1 << 20, ["100", "100", "5"]), (None, ["2"] * 102 + ["1"])])
-def test_many_nodes_are_checked_in_parts(most: int | None, parts: list[str]) -> None:
-    """A hundred at a time, and no more than a request may have."""
-    bench = Bench()
-    tickets = [bench.ticket("/path") for _ in range(205)]
-    bench.max_request = most or MULTI_BYTES + 2 * (CHECK_BYTES + len(tickets[0].node))
-    Heartbeat(bench.session, print, bool).beat(bench.now)
-    assert bench.sent == [("check", n) for n in parts]
-
-
 def test_the_node_of_a_hold_is_watched() -> None:
     """With the next beat, once on each connection; a server that was too busy is asked again."""
     bench = Bench()
@@ -406,22 +340,6 @@ def test_a_node_that_a_proof_misses(error: Exception, missing: bool) -> None:
     bench.registry.lease._set_end()
     assert bench.registry.grant(tickets[1], bench.now + 0.2)
     assert not tickets[1].unreadable
-
-
-def test_a_removal_that_was_withdrawn() -> None:
-    """Another request needed the watch: the path is looked at again, after a while."""
-    bench = Bench()
-    watches = Watches(bench.session, lambda _: None)
-    bench.registry.left["/path"] = False
-    for _ in range(2):
-        watches.remove_idle(bench.now)
-        bench.now += LINGER
-    bench.answer(RemovalWithdrawn(), "remove")
-    began = bench.now
-    while len(bench.sent) == 1:
-        bench.now += LINGER
-        watches.remove_idle(bench.now)
-    assert AGAIN <= bench.now - began <= AGAIN + 4 * LINGER
 
 
 def test_a_joint_hold_of_which_a_part_is_lost_already() -> None:
@@ -489,19 +407,6 @@ def test_the_nodes_are_checked_also_while_other_writes_prove_the_lease() -> None
     assert len(bench.sent) > 0.8 * bench.now / lease.beat
 
 
-def test_a_keeper_that_misses_the_lock() -> None:
-    """It tries again soon; meanwhile it has started what was to be started."""
-    lock, started = threading.RLock(), list[object]()
-    client: Any = Bench().session
-    vars(client).update(lock=lock, calls=(), unlogged=deque(), identity=int)
-    keeper = Keeper(client, lambda: 1.0)
-    keeper.to_start.append(lambda: started.append(1))
-    with lock, ThreadPoolExecutor() as pool:
-        assert pool.submit(keeper.turn).result() == LOCK_PATIENCE
-    assert started
-    assert keeper.turn() == 1.0
-
-
 def test_a_create_is_for_one_session() -> None:
     """Sent in the next one, it would make a node that no ticket has."""
     ticket, link = Ticket("/path", "_c_x-", Lease(7)), SimpleNamespace(create=lambda *made: made)
@@ -520,93 +425,3 @@ def test_who_waits_until_a_node_is_gone(reason: str | None) -> None:
     vars(bench).update(on_own_thread=lambda: reason == "on_own_thread")
     pause = next(Call(bench.session, "/path").wait_until_gone(ticket), None)
     assert pause == (None if reason else TIMEOUT / 6)
-
-
-def test_an_interrupt_as_a_loss_is_noted() -> None:
-    """The release that has found the loss notes it again, as nobody else would."""
-
-    class Struck(Loss):
-        """A loss as whose event is set an interrupt strikes, once."""
-
-        struck = False
-
-        def set(self) -> None:
-            if not self.struck:
-                self.struck = True
-                raise KeyboardInterrupt
-            super().set()
-
-    bench = Bench()
-    vars(bench.session).update(keeper=SimpleNamespace(start_soon=lambda _: None))
-    state, ticket = PathState(bench.session, "/path", ""), bench.ticket("/path")
-    ticket.become(State.HELD)
-    hold = state.new_hold(ticket, MUTEX, 1)
-    hold.loss, ticket.refusal = Struck(threading.Event), op.NoNode()
-    with pytest.raises(KeyboardInterrupt):
-        state.check_given_up(hold)
-    assert hold.loss.is_lost
-    state.drop(hold)
-
-
-def test_the_hint_of_a_client_that_is_started_again() -> None:
-    """The time in which it finds no server counts from its last start."""
-    bench = Bench()
-    vars(bench).update(was_connected=False, failures=lambda: "")
-    listener = Listener(bench.session, lambda _: None, lambda _: None)
-    for stopped in (False, True, False):
-        bench.stopped = stopped
-        listener.hint()
-        bench.now += HINT_AFTER + 1
-        assert not bench.warnings
-    listener.hint()
-    assert len(bench.warnings) == 1
-
-
-@pytest.mark.parametrize("left", ["", "to_start", "unlogged", "has_left", "calls", "dropped", "posted"])
-@pytest.mark.parametrize("was_connected", [False, True])
-def test_when_a_stopped_client_needs_no_keeper(was_connected: bool, left: str) -> None:
-    """At once; but one that was never connected may be about to start, and what is left to do comes first."""
-    some = {name: [1] * (name == left) for name in ("unlogged", "calls", "dropped", "posted", "to_start", "has_left")}
-    client: Any = SimpleNamespace(
-        **some,
-        _stopped_since=math.inf,
-        link=SimpleNamespace(stopped=True, was_connected=was_connected),
-        registry=Registry(""),
-        keeper=SimpleNamespace(to_start=some["to_start"]),
-        hooks=SimpleNamespace(has_left=some["has_left"]),
-        directory=SimpleNamespace(states=list),
-    )
-    assert Session._is_over(client, 1.0) is (was_connected and not left)
-    assert Session._is_over(client, 1.0 + IDLE_BEAT) is not bool(left)
-
-
-def test_a_session_that_ends_as_it_is_adopted() -> None:
-    """The next one, which has begun already, does not begin again with its lease."""
-    begun: list[Lease] = []
-    part = SimpleNamespace(reset=list, forget_sends=list, forget_all=list, begin_session=begun.append)
-    client: Any = SimpleNamespace(
-        link=SimpleNamespace(session=lambda: 2), registry=part, heartbeat=part, deletes=part, watches=part
-    )
-    ended, present = Lease(1), Lease(2)
-    for lease in (ended, present):
-        Session._opened(client, lease)
-    assert begun == [present]
-
-
-@pytest.mark.parametrize("known", [False, True])
-def test_the_watch_of_a_tree_is_removed(known: bool) -> None:
-    """Once its kind is known: until a server has said which it takes, the path is looked at again."""
-    bench = Bench()
-    bench.kinds, bench.tree_kinds = [], (3,) * known
-    watches = Watches(bench.session, lambda _: None)
-    bench.registry.left["/path"] = True
-    for _ in range(2):
-        watches.remove_idle(bench.now)
-        bench.now += LINGER
-    assert bench.sent == [("remove 3", "/path")] * known
-    bench.tree_kinds = (3,)
-    for _ in range(10):
-        bench.now += AGAIN
-        watches.remove_idle(bench.now)
-        bench.answer()
-    assert bench.sent == [("remove 3", "/path")]

@@ -30,7 +30,6 @@ from tests.contract.raw import (
 from zkconcurrent._memory.changes import (
     Change,
     Check,
-    Closed,
     Code,
     Create,
     Delete,
@@ -46,7 +45,6 @@ from zkconcurrent._memory.tree import Tree
 from zkconcurrent._memory.wire import Connection
 
 HELLO = struct.pack("!iiqiq", 44, 0, 0, 1000, 0) + pack(bytes(16))
-LAST = 2**31 - 1
 DELETE_CONTAINER, MULTI_READ, CREATE_SESSION = 20, 22, -10
 
 
@@ -157,25 +155,6 @@ def test_a_journal_that_is_cut_short(tmp_path: Path) -> None:
         journal.write(tree.zxid + 1, tree.plan(0, [Create("/d")], 0))
         assert {name for name in "abcd" if f"/{name}" in journal.read().nodes} == known | {"d"}
         journal.close()
-
-
-def test_a_session_expires() -> None:
-    """Not before its timeout, at the next tick after it, with its nodes, and with its connection."""
-    bench = Bench()
-    one, other = bench.connect(), bench.connect()
-    ask(one, CREATE, *create("/e", flags=1))
-    for bench.now in range(0, 1200, 50):
-        bench.service.run_chores()
-        assert not one.ended, bench.now
-        ask(other, PING)
-        if bench.now == 150:
-            ask(one, PING)
-    bench.now = 1200
-    bench.service.run_chores()
-    assert one.ended
-    assert not other.ended
-    assert error(ask(other, EXISTS, "/e", False)) == Code.NO_NODE
-    assert bench.changes[-1][1] == (Closed(one.session, ("/e",)),)
 
 
 def test_the_sessions_of_a_journal_expire() -> None:

@@ -10,8 +10,6 @@ from zkconcurrent._protocol.operations import Node
 from zkconcurrent._recipes.map import mirror as mirrors
 from zkconcurrent._recipes.map.mirror import MapLayout, Mirror
 
-INTERVAL = 0.0007  # seconds; longer than a handler takes, or they pile up
-
 
 class Call:
     """A call under way."""

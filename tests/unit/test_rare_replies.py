@@ -14,10 +14,8 @@ from zkconcurrent._engine.ticket_registry import Registry
 from zkconcurrent._protocol.blocking_rules import MUTEX
 from zkconcurrent._protocol.node_names import unique_prefix
 from zkconcurrent._protocol.operations import (
-    NOWHERE,
     BadVersion,
     Check,
-    CheckChroot,
     Children,
     ConnectionLost,
     Create,
@@ -37,7 +35,6 @@ from zkconcurrent._protocol.operations import (
     SessionExpired,
     SetNode,
     Sync,
-    Wait,
 )
 from zkconcurrent._protocol.session_lease import Lease
 from zkconcurrent._protocol.ticket import State, Ticket
@@ -47,9 +44,7 @@ from zkconcurrent._recipes import (
     condition,
     destroy,
     detached,
-    double_barrier,
     latch,
-    lock,
     receipts,
     semaphore,
     value,
@@ -137,17 +132,6 @@ def test_a_value_that_others_change_all_the_time() -> None:
     assert step.path == "/v/lock"
 
 
-def test_a_value_at_the_path_of_a_condition() -> None:
-    """Its lock's contenders came just before the value was laid out: they keep it from being used as a value's."""
-    view = value.ValueView(value.ValueLayout("/v", "AtomicLong", b"0"))
-    laying: Any = view.lay_out()
-    looks = next(laying)
-    there = [None, *[True] * (len(looks) - 3), Node(b"", 1, 0.0, 0), ["lock"]]
-    assert sent(laying, there) == Children("/v/lock")
-    with pytest.raises(ForeignNodeError):
-        sent(laying, ["_c_x-lock-0000000000"])
-
-
 def test_the_node_of_a_member_goes_with_the_program() -> None:
     """A member's node, once made, is among those that the end of the program deletes."""
     registry, lease = Registry("00000000-0000-0000-0000"), Lease(1)
@@ -208,54 +192,12 @@ def test_a_queue_whose_items_have_lost_their_parent() -> None:
     assert isinstance(sent(putting, in_part(NoNode(), 2))[0], Sync)
 
 
-def test_a_queue_at_a_path_where_another_kind_comes() -> None:
-    """A lock's contender came as the queue's nodes were made: it keeps the path from being used as a queue's."""
-    laying: Any = QueueView(QueueLayout("/q", FIFO), float).lay_out()
-    looks = next(laying)
-    assert Children("/q") in sent(laying, [*[None] * (len(looks) - 1), []])
-    with pytest.raises(ForeignNodeError):
-        sent(laying, (True, ["_c_x-lock-0000000000"]))
-
-
-def test_what_a_consumer_has_read_ahead() -> None:
-    """Once another one was faster, it lists the claims, too. Of a queue that was destroyed the names come again."""
-    view = QueueView(QueueLayout("/q", FIFO), float)
-    view.meet_rivals()
-    assert Children("/q/claims") in next(take.fetch(view, "queue-0000000001"))
-    view.read = {"queue-0000000002": Node(b"", 1, 0.0, 0)}
-    view.forget()
-    assert not view.read
-
-
 def test_items_that_were_taken_in_a_session_that_is_over() -> None:
     """If it turns out only then that they were taken, the new member does not count them: others take them as done."""
     taken = Receipt()
     taken.session = 2
     PendingWrite(ReceiptPool("/q/receipts"), b"{}").note_applied(taken, InDoubt(version=3, unfinished=2, session=1))
     assert (taken.unfinished, taken.before, taken.version) == (2, 2, 4)
-
-
-@pytest.mark.parametrize("others", [0, 1])
-def test_only_the_first_receipt_sweeps(others: int) -> None:
-    """With a client's first receipt those are listed that nobody writes any more; the next ones cost no listing."""
-    pool = ReceiptPool("/v/receipts")
-    pool.receipts = [Receipt() for _ in range(1 + others)]
-    making: Any = receipts._make(pool, pool.receipts[-1])
-    next(making)
-    sent(making, queued("/v/receipts", "x"))
-    sent(making, None)
-    listing = sent(making, (None, Node(b"", 1, 0.0, 0), Node(b"", 2, 0.0, 0)))
-    assert isinstance(listing, Children) == (not others)
-
-
-def test_the_members_of_a_destroyed_queue_are_given_up() -> None:
-    """Their nodes went with the queue, and their tickets go, too."""
-    pool = ReceiptPool("/q/receipts")
-    idle = receipt(pool, "/q/receipts/r", "/q/members")
-    forgetting: Any = receipts._forget_idle(pool)
-    assert next(forgetting) == Discard(idle.member)
-    assert sent(forgetting, None) == (None,)
-    assert not idle.path
 
 
 def test_a_party_whose_time_is_up_as_it_comes_again() -> None:
@@ -294,14 +236,6 @@ def test_a_latch_that_is_destroyed_as_it_counts() -> None:
     assert sent(counting, NoNode()) == look
 
 
-def test_a_try_behind_others_that_leave_too_few_permits() -> None:
-    """Those ahead have theirs first."""
-    trying: Any = semaphore.enough(SEMAPHORE, ["a", "b"], 3, 2)
-    next(trying)
-    wants = Node(b'{"permits": 1, "try": false}', 1, 0.0, 1)
-    assert sent(trying, (wants, wants)) == (False,)
-
-
 @pytest.mark.parametrize("found", [None, Node(b"", 5, 0.0, session=2)])
 def test_permits_that_are_not_of_the_session(found: Node | None) -> None:
     """They were made, and went with their session: the acquire begins anew."""
@@ -322,14 +256,6 @@ def test_a_batch_counts_its_changes() -> None:
     assert versions == [7, 8, 9]
 
 
-@pytest.mark.parametrize(("node", "names"), [(None, ["a"]), (True, ["a", "ready"]), (True, ["b"])])
-def test_a_barrier_that_need_not_open_again(node: object, names: list[str]) -> None:
-    """It is gone, or open, or none of those is left that may not have seen it open."""
-    opening: Any = double_barrier._open_again(queued("/b", "x"), ["a"])
-    next(opening)
-    assert sent(opening, (node and Node(b"", 1, 0.0, 0), names)) == (None,)
-
-
 def test_an_item_that_was_put_together_with_others() -> None:
     """Only it leaves its node, for good or for the dead."""
     taken = ClaimedItem("queue-0000000001", [b"1", b"2"], 4)
@@ -339,14 +265,6 @@ def test_an_item_that_was_put_together_with_others() -> None:
     burying: Any = take.bury(QueueLayout("/q", FIFO), taken)
     next(burying)
     assert sent(burying, None)[0].data == frame([b"1"])
-
-
-def test_a_queue_that_is_not_there() -> None:
-    """Nobody holds, once it is clear that it is not the chroot that is missing."""
-    looking: Any = lock.contenders("/l", MUTEX)
-    next(looking)
-    assert isinstance(sent(looking, (None, NOWHERE)), CheckChroot)
-    assert sent(looking, None) == ((0, []),)
 
 
 def test_a_way_is_clear_only_if_all_is_known() -> None:
@@ -382,20 +300,6 @@ def test_permits_added_to_a_semaphore_that_is_destroyed_meanwhile() -> None:
     look = next(adding)
     assert isinstance(sent(adding, (Node(b"3", 1, 0.0, 0), [])), CreatePersistent)
     assert sent(adding, NoNode()) == look
-
-
-def test_a_party_that_is_interrupted_as_it_waits() -> None:
-    """Others may have counted it, so it is left to its caller, with the error, to withdraw it."""
-    entering: Any = double_barrier.enter("/b", 2, b"{}")
-    next(entering)
-    ticket = queued("/b", "00000000-0000-4000-8000-000000000001-party")
-    sent(entering, ticket)
-    sent(entering, (None, Node(b"", 1, 0.0, 0), [ticket.name]))
-    assert isinstance(sent(entering, (Node(b"", 1, 0.0, 0), [ticket.name])), Wait)
-    error = KeyboardInterrupt()
-    with pytest.raises(StopIteration) as ended:
-        entering.throw(error)
-    assert ended.value.value == (ticket, False, error)
 
 
 def test_what_a_server_that_lags_does_not_show() -> None:
