@@ -23,15 +23,6 @@ ROOT = Path(__file__).parents[2]
 # A job that calls the workflow of the tests.
 OUR_TESTS = {"uses": "./.github/workflows/tests.yml"}
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-SCHEMAS = {
-    "vendor.github-workflows": WORKFLOWS,
-    "vendor.dependabot": [ROOT / ".github" / "dependabot.yml"],
-    "vendor.github-issue-config": [ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"],
-    "vendor.github-issue-forms": [
-        ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml",
-        ROOT / ".github" / "ISSUE_TEMPLATE" / "idea.yml",
-    ],
-}
 
 
 def copy_of_checkout(folder: Path) -> Path:
@@ -127,19 +118,6 @@ def test_without_an_address(tmp_path: Path) -> None:
     assert metadata_of(tmp_path, None, "0.1.0").get_payload().strip() == (ROOT / "README.md").read_text().strip()
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_github_understands_the_files(schema: str) -> None:
-    """Workflows, issue forms and the rest have the keys that GitHub knows."""
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *SCHEMAS[schema]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_each_file_has_a_schema() -> None:
-    """No YAML file below `.github` goes unchecked."""
-    assert sorted((ROOT / ".github").rglob("*.yml")) == sorted(file for files in SCHEMAS.values() for file in files)
-
-
 def read(file: Path) -> dict[Any, Any]:
     """Return a workflow; YAML takes the key `on` for True."""
     workflow: dict[Any, Any] = yaml.safe_load(file.read_text())
@@ -173,15 +151,6 @@ def test_a_release_is_tested_first() -> None:
     publishing = [job for job in jobs.values() if "pypi-publish@" in str(job)]
     assert publishing
     assert all("tests" in job["needs"] for job in publishing)
-
-
-def test_a_workflow_runs_targets_that_exist() -> None:
-    """The workflows run the Makefile's targets, so that a failure can be repeated anywhere."""
-    text = "".join(file.read_text() for file in WORKFLOWS)
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    run = set(re.findall(r"run: make ([a-z-]+)", text))
-    assert run == {"test", "test-rest", "test-servers", "docs", "package", "newest-kazoo"}
-    assert run <= targets
 
 
 def test_every_supported_python_is_tested() -> None:
