@@ -258,7 +258,6 @@ class Deeds:
         self.outcomes: Counter[str] = Counter()
         self.do: Callable[[FrameType | None], None] = getattr(self, f"_{what}")
         self._zk, self._holds = zk, what == "release"
-        self._queue = Queue[bytes](zk, f"{PATH}/aside-queue", 5)
         for lock in self.aside if self._holds else ():
             lock.acquire()
 
@@ -279,9 +278,6 @@ class Deeds:
         Lock(self._zk, f"{PATH}/made/{time.monotonic_ns()}")
         Event(self._zk, f"{PATH}/made-event/{time.monotonic_ns()}")
         Lock(KazooClient(HOSTS), f"{PATH}/made")  # the first of its client
-
-    def _queues(self, _frame: FrameType | None) -> None:
-        pass_on(self._queue)
 
     def _same(self, frame: FrameType | None) -> None:
         """Acquire what the main thread is acquiring or releasing: got, or refused, at once.

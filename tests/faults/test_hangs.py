@@ -72,7 +72,6 @@ def shortened(said: str) -> str:
         ("at_lines", "release", ""),
         ("at_lines", "same", "got refused"),
         ("at_lines", "make", ""),
-        ("at_lines", "queues", ""),
         ("at_lines_of_a_queue", "", "_put _get _claim refused"),
         ("at_collections", "release", "released"),
         ("at_collections", "try", "got"),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import signal
-import threading
 
 import pytest
 
-from tests.conftest import InThread
 from tests.helpers.processes import run_python
 from zkconcurrent._runtime.stacks import read_stacks
 
@@ -45,22 +43,3 @@ def test_afterwards(collects: bool) -> None:
         assert gc.isenabled() is collects
     finally:
         gc.enable()
-
-
-def test_several_readers(in_thread: InThread) -> None:
-    """The first that ends has no garbage collected while another one reads."""
-    reads, ends = threading.Event(), threading.Event()
-
-    def read() -> bool:
-        with read_stacks():
-            reads.set()
-            ends.wait(20)
-            return gc.isenabled()
-
-    first = in_thread(read)
-    assert reads.wait(20)
-    second = in_thread(read)
-    ends.set()
-    assert not first.result(20)
-    assert not second.result(20)
-    assert gc.isenabled()
