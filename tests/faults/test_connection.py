@@ -1,4 +1,4 @@
-"""A link that drops everything and closes nothing; and a create that a new session follows."""
+"""A link that drops everything and closes nothing; and creates that come late, or before a new session."""
 
 from __future__ import annotations
 
@@ -67,4 +67,18 @@ def test_a_create_that_straddles_an_expiry(
     assert owner.token == token
     assert queued(zk, zk_path, 1)()
     lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+@pytest.mark.fault(1)
+def test_a_create_that_lingers(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A create that a lost connection delivers after its recipe has looked is found, and deleted."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    lock = Lock(client, zk_path)
+    with proxy.lose_request("create2"):
+        lock.acquire()
+    mine = zk.get_children(zk_path)[0]
+    lock.release()
+    late = mine[: mine.index("lock-") - 13] + "f" * 12 + "-lock-"
+    client.create(f"{zk_path}/{late}", b"", ephemeral=True, sequence=True)
     eventually(queued(zk, zk_path, 0))

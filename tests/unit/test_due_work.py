@@ -279,18 +279,6 @@ def test_a_wait_that_ends_without_its_event_leaves_a_watch(spent: bool, left: di
     assert registry.left == left
 
 
-@pytest.mark.parametrize(
-    ("named", "awaits", "woken"), [(True, "/path/x", False), (False, "/path/x", True), (True, "/path", True)]
-)
-def test_who_looks_again(named: bool, awaits: str, woken: bool) -> None:
-    """Once a minute all do, but for those that are in a queue and only wait for the end of another node."""
-    bench = Bench()
-    ticket = bench.ticket("/path", named=named)
-    bench.registry.start_waiting(ticket, awaits)
-    bench.registry.look_again()
-    assert ticket.changed == woken
-
-
 def test_a_ticket_between_two_sessions() -> None:
     """There is none: its node would be made in a session that is over."""
     with pytest.raises(op.SessionExpired):
