@@ -16,7 +16,7 @@ from pathlib import Path
 from random import SystemRandom
 
 from tests.soak.report import summary, violations
-from tests.soak.run import KINDS, Plan, run
+from tests.soak.run import Plan, run
 from tests.soak.testbed import SoakError
 from zkconcurrent.testing import NoServerError, find_installation
 
@@ -32,11 +32,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--duration", type=float, default=60, help="seconds in which faults strike (default: 60)")
     parser.add_argument("--seed", type=int, help="of the faults and of what the threads do (default: a random one)")
-    parser.add_argument("--without", action="append", default=[], choices=KINDS, help="a fault that is not to strike")
-    parser.add_argument(
-        "--workload", choices=["all", "queues", "data"], default="all", help="all, or a part (default: all)"
-    )
-    parser.add_argument("--keep", action="store_true", help="keep what every process wrote, also if all is well")
     options = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
     # A signal that ends this run ends what it has started.
@@ -46,13 +41,10 @@ def main() -> int:
     # That the connections of this process fail as well is no news.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
-    plan = Plan(seed, options.duration, workload=options.workload, without=frozenset(options.without))
+    plan = Plan(seed, options.duration)
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"
-    if plan.without or plan.workload != "all":
-        again = f"python -m tests.soak --duration {plan.duration:g} --seed {seed} --workload {plan.workload}"
-        again += "".join(f" --without '{name}'" for name in sorted(plan.without))
     folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-soak-"))
-    keep = options.keep
+    keep = False
     try:
         installation = find_installation()
         say(f"Three servers of ZooKeeper {installation.version}, {plan.places} processes, {plan.duration:g} s: {again}")
@@ -61,11 +53,11 @@ def main() -> int:
         say("")
         for line in summary(verdict):
             say(line)
-        keep = keep or bool(verdict.violations)
+        keep = bool(verdict.violations)
         for line in violations(verdict):
             say(line)
     except (SoakError, NoServerError) as error:
-        keep = keep or isinstance(error, SoakError)
+        keep = isinstance(error, SoakError)
         say(f"\nFAILED: {error}")
         return 2
     except KeyboardInterrupt:

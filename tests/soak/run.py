@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.models.lock import Lock
-from tests.soak.checks.broken_locks import WORKLOADS
 from tests.soak.checks.data import check_data
 from tests.soak.checks.history import History, Violation, check
 from tests.soak.checks.items import Stock, check_items
@@ -20,13 +19,13 @@ from tests.soak.faults import Networks, Processes, Servers, Track
 from tests.soak.keeper import Keeper
 from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workers import Workers
+from tests.soak.workload import WORKLOADS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 TRACKS = (Networks, Processes, Servers)
-KINDS = sorted({name for kind in TRACKS for name in kind(0, None, None).kinds})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,6 @@ class Plan:
         places: how many worker processes there are at a time.
         session: their session timeout, in seconds.
         workload: the name of the threads' work.
-        faults: whether anything is to fail; if not, one server will do.
-        without: the kinds of faults that are not to strike.
     """
 
     seed: int
@@ -48,8 +45,6 @@ class Plan:
     places: int = 4
     session: float = 4.0
     workload: str = "all"
-    faults: bool = True
-    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -130,11 +125,11 @@ def run(plan: Plan, folder: Path) -> Verdict:
         NoServerError: there is no ZooKeeper.
     """
     leftovers: list[str] = []
-    with Testbed(plan.places, alone=not plan.faults) as testbed, Lookout(testbed, folder) as lookout:
+    with Testbed(plan.places) as testbed, Lookout(testbed, folder) as lookout:
         with Workers(testbed, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
             workers.wait_until_connected()
-            tracks: list[Track] = [kind(plan.seed, testbed, workers, plan.without) for kind in TRACKS]
-            with striking(tracks if plan.faults else []) as errors:
+            tracks: list[Track] = [kind(plan.seed, testbed, workers) for kind in TRACKS]
+            with striking(tracks) as errors:
                 until = time.monotonic() + plan.duration
                 while time.monotonic() < until and not errors:
                     time.sleep(0.05)

@@ -28,9 +28,8 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 
 from tests.soak.callers.caller import Mood, have_losses_told
-from tests.soak.checks.broken_locks import WORKLOADS
 from tests.soak.events import Log, What, clock
-from tests.soak.workload import Entry
+from tests.soak.workload import WORKLOADS, Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
 PULSE, STARVED = 0.1, 0.5  # seconds: how often the process looks at the clock, and the longest gap

@@ -5,6 +5,7 @@ To have one more primitive checked, write how a thread visits it, and add a path
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -156,3 +157,22 @@ PATHS = {
     "/soak/queue-3-times": queue(Stock(max_attempts=3)),
 }
 DATA = {"/soak/number": NUMBER, "/soak/value": VALUE, "/soak/map": MAP}
+
+
+class Deaf(Lock):
+    """Goes on believing that it holds until the server says otherwise, which the checker must find."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, for ever."""
+        got = super().acquire(blocking, timeout)
+        if got:
+            lease = self._session.registry.lease
+            lease.end, lease._set_end = math.inf, lambda: None  # type: ignore[method-assign]
+        return got
+
+
+WORKLOADS = {
+    "all": {**PATHS, **DATA},
+    "lock": {"/soak/lock": Entry(lock.Lock(), Lock, visit_lock)},
+    "deaf": {"/soak/deaf": Entry(lock.Lock(), Deaf, visit_lock)},
+}
