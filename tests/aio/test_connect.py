@@ -117,17 +117,6 @@ def test_an_executor_full_of_work(zookeeper: Server, silent: str) -> None:
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
-def test_nobody_answers(silent: str) -> None:
-    """The start gives up in its time, and does not block the loop meanwhile."""
-
-    async def main() -> None:
-        with pytest.raises(TimeoutError, match=rf"no answer from ZooKeeper at {silent}.* within 1 s"):
-            async with aio.connect(f"zk://{silent}?timeout=2", start_timeout=1.0):
-                pytest.fail("the block runs")
-
-    run(main())
-
-
 def test_a_cancel_where_nobody_answers(silent: str) -> None:
     """A cancelled start ends at once; its thread, and those of the client, end after one more attempt."""
 

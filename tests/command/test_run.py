@@ -214,9 +214,13 @@ def test_the_variable_of_a_run_that_is_over(
     run: Run, acquire: Acquire, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a run with -o has left behind may take the path again: nothing holds it; an odd value is ignored."""
-    code, out, _ = end_of(run(zk_path, "--", "sh", "-c", "echo $ZKCONCURRENT_HELD"))
-    assert code == 0
-    for value in (out.strip(), "odd"):
+    script = "echo $ZKCONCURRENT_HELD; sleep 1000 >/dev/null 2>&1 & echo $!"
+    code, out, err = end_of(run("-o", zk_path, "--", "sh", "-c", script))
+    held, left = out.splitlines()
+    assert (code, err) == (0, "")
+    assert is_there(int(left))
+    os.kill(int(left), signal.SIGKILL)
+    for value in (held, "odd"):
         monkeypatch.setenv("ZKCONCURRENT_HELD", value)
         assert acquire(zk_path) == (0, "")
 

@@ -15,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.command.conftest import SESSION, Run, below, environment, words
+from tests.command.conftest import SESSION, below, environment, words
 from tests.helpers.contenders import children
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import is_there, state_of
@@ -223,38 +223,3 @@ def test_a_kill_leaves_the_terminal_to_the_shell(terminal: Terminal, zk_path: st
     # Until it is killed, its read that has begun would take what is typed.
     eventually(lambda: not is_there(command))
     assert terminal.code() == 137
-
-
-@pytest.mark.parametrize("tool", ["flock", "run"])
-def test_beside_flock(shell: Run, zk_path: str, tmp_path: os.PathLike[str], tool: str) -> None:
-    """What flock does, `run` does: codes, -n, -w, -E, what is left behind, and -o."""
-    target = os.path.join(tmp_path, "lock") if tool == "flock" else zk_path
-    script = """
-        tool() { if [ $1 = flock ]; then shift; flock "$@"; else shift; $RUN "$@"; fi }
-        dash() { if [ $1 = flock ]; then echo; else echo --; fi }
-        t=$1 p=$2 d=$(dash $1)
-        tool $t $p $d sh -c 'exit 7'; echo code $?
-        tool $t $p $d sh -c 'kill -TERM $$' 2>/dev/null; echo term $?
-        tool $t -E 9 -n $p $d sh -c 'echo in'; echo free $?
-        tool $t $p $d sh -c 'echo begun; read line; echo end' <$3 >$4 &
-        read line <$4
-        tool $t -E 9 -n $p $d sh -c 'echo in'; echo taken $?
-        tool $t -E 9 -w 3 $p $d sh -c 'echo in'; echo late $?
-        echo go >$3; wait
-        tool $t -o $p $d sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!' >$5; echo left $?
-        tool $t -n $p $d true; echo free $?
-        kill -9 $(cat $5)
-    """
-    pipes = [os.path.join(tmp_path, name) for name in ("in", "out", "pid")]
-    for each in pipes[:2]:
-        os.mkfifo(each)
-    process = shell(script, tool, target, *pipes)
-    # Both ends stay open, so that no reader or writer waits for the other to open.
-    ends = [os.open(each, os.O_RDWR) for each in pipes[:2]]
-    out, err = process.communicate(timeout=120)
-    for each in ends:
-        os.close(each)
-    assert out.split("\n") == [
-        *("code 7", "term 143", "in", "free 0", "taken 9", "late 9", "left 0", "free 0", ""),
-    ]
-    assert err == ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
@@ -39,24 +37,6 @@ def test_costs_that_are_others(proxy: Proxy, client: KazooClient, path: str, wro
         client.get(path)
 
 
-@pytest.mark.parametrize(("pipelined", "flights"), [(True, 1), (False, 2)])
-def test_flights_are_round_trips_waited_for(
-    proxy: Proxy, client: KazooClient, path: str, pipelined: bool, flights: int
-) -> None:
-    """Requests sent without waiting in between are one flight; one after the other they are two."""
-    with proxy.counting() as count, proxy.hold("create") as held:
-        created = client.create_async(f"{path}/a", ephemeral=True)
-        if not pipelined:
-            held.release()
-            created.get(timeout=10)
-        children = client.get_children_async(path)
-        eventually(lambda: count.requests["getChildren"])
-        held.release()
-        assert children.get(timeout=10) == ["a"]
-    assert count.flights == flights
-    assert count.requests == {"create": 1, "getChildren": 1}
-
-
 @pytest.mark.parametrize("how", ["lose_answer", "lose_request"])
 def test_only_the_lost_request_and_what_follows_is_lost(
     proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, how: str
@@ -76,39 +56,3 @@ def test_only_the_lost_request_and_what_follows_is_lost(
     connected(client)
     applied = {"lose_answer": {"a", "b", "c"}, "lose_request": {"a"}}[how]
     assert set(zk.get_children(path)) == applied
-
-
-def test_held_answer_waits_and_so_does_what_follows(
-    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str
-) -> None:
-    """A held request is applied; its answer and all behind it come when it is released, in order."""
-    with proxy.counting() as count:
-        hold = proxy.hold("create")
-        created = client.create_async(f"{path}/a")
-        read = client.get_async(path)
-        assert hold.wait().path == f"{path}/a"
-        assert zk.exists(f"{path}/a")
-        assert not any(each.kind == "answer" for each in count.trace)
-        hold.release()
-        assert created.get(timeout=10) == f"{path}/a"
-        read.get(timeout=10)
-    assert [each.name for each in count.trace if each.kind == "answer"] == ["create", "getData"]
-
-
-@pytest.mark.parametrize("towards", ["server", "client"])
-def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, towards: str) -> None:
-    """Stalled towards the server nothing is applied; towards the client it is, unheard; resume delivers both."""
-    proxy.stall(to_server=towards == "server", to_client=towards == "client")
-    with proxy.counting() as count:
-        created = client.create_async(f"{path}/a")
-        if towards == "client":
-            there = threading.Event()
-            if zk.exists(f"{path}/a", watch=lambda _: there.set()) is None:
-                assert there.wait(10)
-        else:
-            zk.sync(path)
-            assert zk.exists(f"{path}/a") is None
-        assert not created.ready()
-        proxy.resume()
-        assert created.get(timeout=10) == f"{path}/a"
-    assert [each.kind for each in count.trace] == ["request", "answer"]
