@@ -1,14 +1,25 @@
-"""`aio.namespace`: the paths of its names. All else it shares with that of threads."""
+"""`aio.namespace`: the objects and paths of its names. All else it shares with that of threads."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect
+from tests.helpers.kinds import make_named, named
 from zkconcurrent import aio
+
+
+@pytest.mark.parametrize("kind", named(aio.Namespace))
+def test_a_name_makes_its_class(kind: str) -> None:
+    """Each name of the namespace makes an object of the class of that name, below the base alone."""
+    tasks = aio.namespace("local", "/app")
+    assert isinstance(make_named(tasks, kind, "name"), getattr(aio, kind))
+    with pytest.raises(ValueError, match=r"\.\."):
+        make_named(tasks, kind, "..")
 
 
 def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
