@@ -49,7 +49,7 @@ STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
-SERVERLESS = ("unit", "simulation", "mutants", "properties", "soak/test_history.py")
+SERVERLESS = ("unit", "simulation", "mutants", "soak/test_history.py")
 # Tests that a change of the library can hardly break without breaking others: those of the tools beside it, and the
 # tests of threads once more on tasks.
 LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_tests_of_threads.py")

@@ -9,34 +9,26 @@ from tests.models.history import Call, Model, Outcome
 
 
 class Entry(NamedTuple):
-    """An entry, and the party that wrote it."""
+    """An entry."""
 
     key: str
     value: object
-    party: str = ""
 
 
 Entries = frozenset[Entry]
 
 
 class Dict(Model):
-    """Keys and values; entries that are ephemeral go with the session of their writer."""
+    """Keys and values."""
 
     initial: Entries = frozenset()
-    events = ("expired", "gone")
-
-    def __init__(self, ephemeral: bool) -> None:
-        self.ephemeral = ephemeral
 
     def apply(self, entries: Entries, call: Call) -> Iterator[tuple[Outcome, Entries]]:
-        """Set, setdefault, del, pop (a key, a value), replace, remove (a key, old and new value), or an event."""
-        if call.what in self.events:
-            yield None, frozenset(each for each in entries if not (self.ephemeral and each.party == call.party))
-            return
+        """Set, setdefault, del, pop (a key, a value), replace, or remove (a key, old and new value)."""
         key, *values = call.args
         old = next((each.value for each in entries if each.key == key), None)
         others = frozenset(each for each in entries if each.key != key)
-        written = others | {Entry(key, values[-1], call.party)} if values else others
+        written = others | {Entry(key, values[-1])} if values else others
         if call.what == "set":
             yield None, written
         elif call.what == "setdefault":

@@ -7,7 +7,7 @@ state, with the state after it. A call that must wait there yields nothing. One 
 Real calls overlap. Their outcomes are right if there is an order of the calls that explains them: each call takes
 effect at one moment between its beginning and its end, and the model gives it the outcome that it had
 (linearizability). A call whose error leaves its outcome unknown, or that never ended, takes effect at any moment after
-it began, or never. What befalls a primitive, such as the end of a session, is a call, too, which ends as it begins.
+it began, or never.
 
 There are two judges. `Judge` knows when calls began and ended, and searches for an order; as calls end, or afterwards
 (`check`). `explain` judges a single call where all states of the primitive are known, as from the log of a service.
@@ -19,7 +19,7 @@ They import the models alone, so they can judge what any test writes down: make 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -36,28 +36,24 @@ class Violation(AssertionError):
 
 @dataclass(eq=False, repr=False)
 class Call:
-    """One call; or an event.
+    """One call.
 
     Attributes:
-        actor: the thread or task that makes it; or the one that an event befalls.
-        what: the method; or the event.
+        actor: the thread or task that makes it.
+        what: the method.
         args: its arguments, as the model reads them.
         timeout: how long it waits, in seconds; None for ever, or if it does not wait.
-        party: the process or session of the actor.
         begun, ended: when; in any unit of time.
         outcome: its value, or the class of its error.
-        given_up: the error with which somebody else makes it end.
     """
 
     actor: str
     what: str
     args: tuple[Any, ...] = ()
     timeout: float | None = None
-    party: str = ""
     begun: float = 0.0
     ended: float | None = None
     outcome: Outcome = OPEN
-    given_up: Outcome = OPEN
 
     def __repr__(self) -> str:
         args = [*map(repr, self.args), *([] if self.timeout is None else [f"timeout={self.timeout:g}"])]
@@ -71,13 +67,11 @@ class Model(ABC):
         initial: its first state.
         refusals: the outcomes of a call whose time is up.
         reads: the calls that change nothing, in any state.
-        events: what may befall a party, so that the primitive changes.
     """
 
     initial: State
     refusals: tuple[Outcome, ...] = (False,)
     reads: tuple[str, ...] = ()
-    events: tuple[str, ...] = ()
 
     @abstractmethod
     def apply(self, state: Any, call: Call) -> Iterable[tuple[Outcome, State]]:
@@ -113,11 +107,6 @@ class Judge:
         self.ended: list[Call] = []
         self._configurations: set[Configuration] = {(model.initial, frozenset())}
 
-    @property
-    def states(self) -> set[State]:
-        """The states that the primitive may be in, if all calls that go on have yet to take effect."""
-        return {state for state, _ in self._configurations}
-
     def begins(self, call: Call, *, ends: bool = True) -> None:
         """A call begins; if it never ends, nobody learns its outcome."""
         self.open[call] = ends
@@ -137,42 +126,12 @@ class Judge:
         del self.open[call]
         self.ended.append(call)
 
-    def happens(self, call: Call, outcome: Outcome = None) -> None:
-        """An event happens, or a call begins and ends while nothing else can take effect."""
-        self.begins(call)
-        self.ends(call, outcome)
-
     def forgets(self, call: Call) -> None:
         """A call that goes on, or never ended, takes no effect from now on."""
         self._configurations = {
             (state, frozenset(each for each in done if each[0] is not call)) for state, done in self._reachable()
         }
         del self.open[call]
-
-    def rests(self, waiting: Iterable[Call]) -> None:
-        """Nothing can happen before time passes or somebody does something, and these calls wait.
-
-        Raises:
-            Violation: there is no order in which they all wait rightly.
-        """
-        waiting = list(waiting)
-        self._keep(
-            {
-                (state, done)
-                for state, done in self._reachable()
-                if not any(each in waiting for each, _ in done)
-                and not any(self.model.goes_on(state, call) for call in waiting)
-            },
-            f"one of {[*map(str, waiting)]} waits, and is entitled to go on",
-        )
-
-    def sees(self, is_so: Callable[[Any], bool], what: object) -> None:
-        """Somebody sees the primitive, while nothing can happen.
-
-        Raises:
-            Violation: it can't be in a state that is so.
-        """
-        self._keep({each for each in self._configurations if is_so(each[0])}, f"{what} is seen")
 
     def _keep(self, configurations: set[Configuration], else_: str) -> None:
         if not configurations:
@@ -212,7 +171,7 @@ class Judge:
 
 
 def check(model: Model, calls: Iterable[Call]) -> None:
-    """Judge a history: calls with the times of their beginnings and ends. Events begin and end at one time.
+    """Judge a history: calls with the times of their beginnings and ends.
 
     A call whose outcome is unknown takes no effect after its end, if it has one. Split a history by path: one of many
     objects has more orders than the histories of each.

@@ -1,4 +1,4 @@
-"""Atomic numbers and shared values: each change is made once, on the value that the change before has made."""
+"""Atomic numbers: each change is made once, on the number that the change before has made."""
 
 from __future__ import annotations
 
@@ -32,15 +32,3 @@ class AtomicLong(Model):
         else:
             total = number + (call.args[0] if call.what == "add" else 0)
             yield total, total
-
-
-class SharedValue(Model):
-    """A value, here a tuple of words."""
-
-    initial: tuple[object, ...] = ()
-    reads = ("get",)
-
-    def apply(self, words: tuple[object, ...], call: Call) -> Iterator[tuple[Outcome, tuple[object, ...]]]:
-        """Append (a word), or get."""
-        value = (*words, *call.args)
-        yield value, value

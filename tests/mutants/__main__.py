@@ -23,7 +23,7 @@ REASONS = Path(__file__).with_name("survivors.txt")
 HEAD = """# Mutants, killed and not
 
 `make mutants` writes this page; `survivors.txt` has the reasons. A mutant is a small change of one place of a function,
-by one of {operators} operators (`mutator.py`). It is killed if a run of the simulation, a machine or a test without a
+by one of {operators} operators (`mutator.py`). It is killed if a run of the simulation or a test without a
 server fails (`killers.py`). Of {made} mutants tried, out of the {number} that it draws, {killed} are
 killed: {share:.0%}, each within {budget:g} seconds of processor time.
 

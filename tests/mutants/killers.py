@@ -1,4 +1,4 @@
-"""What may kill a mutant: each run of the simulation, each machine, each test without a server, as a call of a seed."""
+"""What may kill a mutant: each run of the simulation, and each test without a server, as a call of a seed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.properties import test_locks, test_others
-from tests.properties.machine import Machine, explore
 from tests.simulation.checks.explore import Case, injected, points
 from tests.simulation.checks.table import EVERYWHERE
 from tests.simulation.subjects import lease, way
@@ -79,10 +77,6 @@ def _inject(name: str, number: int) -> None:
     cases(name)[number].make().to_the_end()
 
 
-def _explore(machine: type[Machine], number: int) -> None:
-    explore(machine, examples=(10, 60)[number])
-
-
 def _test(path: str, _: int) -> None:
     """Run the tests of a file, but for those of long.
 
@@ -106,8 +100,6 @@ def killers() -> dict[str, Killer]:
     found["histories of a way to a grant"] = Killer(way.history, measured=10)
     for name in (*(table.name for table in TABLES), MOMENTS):
         found[f"faults: {name}"] = Killer(partial(_inject, name), len(cases(name)), 60)
-    for machine in (*test_locks.LOCKS, *test_locks.OF_TASKS, *test_others.OTHERS):
-        found[f"machine: {machine.__name__}"] = Killer(partial(_explore, machine), 2, 1)
     for path in filter(lambda path: (TESTS / path).exists(), TESTED_BY):
         found[f"tests: {path}"] = Killer(partial(_test, path), 1, 1)
     return found

@@ -217,7 +217,7 @@ class Reaches:
 
 
 def plan(found: list[Reach], measured: Counter[str]) -> Iterator[tuple[str, int]]:
-    """Yield the runs to try: a cheap one of each killer, then the tests and machines, then more of the cheap ones."""
+    """Yield the runs to try: a cheap one of each killer, then the tests, then more of the cheap ones."""
     by_killer: dict[str, list[Reach]] = {}
     for each in found:
         by_killer.setdefault(each.killer, []).append(each)

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.models.lock import Lock, RLock
-from tests.models.rwlock import ReadWriteLock
-from tests.models.semaphore import Semaphore
+from tests.models.lock import Lock, ReadWriteLock, RLock, Semaphore
 from tests.soak.checks.history import GRACE, MARGIN, SLOW, History, Violation, check
 from tests.soak.events import EXPIRED, KILLED, STOPPED_LONG, Event, Fault, What
 

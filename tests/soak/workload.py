@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from tests.models import dictionary, lock, rwlock, semaphore, values
+from tests.models import dictionary, lock, values
 from tests.models.history import Model
 from tests.soak.callers.caller import Caller
 from tests.soak.callers.data_caller import DataCaller, Key, Number, Value, visit_data
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
         caller: writes down the calls of one thread.
     """
 
-    model: Model | Stock
+    model: lock.Lock | Model | Stock
     make: Callable[..., Any]
     visit: Callable[..., None]
     roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
@@ -121,7 +121,7 @@ def _data(make: Callable[..., Any], model: Model, roles: Callable[[Any], dict[st
 
 def words(*keys: str) -> dictionary.Dict:
     """Return the model of a map whose values begin as "", as all ask for them so."""
-    model = dictionary.Dict(ephemeral=False)
+    model = dictionary.Dict()
     model.initial = frozenset(dictionary.Entry(key, "") for key in keys)
     return model
 
@@ -149,9 +149,9 @@ PATHS = {
     "/soak/unfair": Entry(lock.UnfairLock(), _unfair, visit_lock),
     "/soak/rlock-1": Entry(lock.RLock(), RLock, visit_rlock),
     "/soak/rlock-2": Entry(lock.RLock(), RLock, visit_rlock),
-    "/soak/pair-1": Entry(rwlock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
-    "/soak/pair-2": Entry(rwlock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
-    "/soak/permits": Entry(semaphore.Semaphore(PERMITS), _semaphore, visit_lock),
+    "/soak/pair-1": Entry(lock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
+    "/soak/pair-2": Entry(lock.ReadWriteLock(), ReadWriteLock, visit_pair, _pair),
+    "/soak/permits": Entry(lock.Semaphore(PERMITS), _semaphore, visit_lock),
     "/soak/queue": queue(Stock()),
     "/soak/queue-of-5": queue(Stock(maxsize=5)),
     "/soak/queue-3-times": queue(Stock(max_attempts=3)),

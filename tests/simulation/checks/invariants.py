@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.models.lock import Lock, Place
-from tests.models.rwlock import ReadWriteLock
+from tests.models.lock import Lock, Place, ReadWriteLock
 from tests.simulation.world.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world.world import Violation, World
 from zkconcurrent._engine.holds import all_holds
@@ -43,7 +42,7 @@ def exclude(one: Ticket, other: Ticket) -> bool:
 def together(*holds: tuple[str, object]) -> bool:
     """Return whether the model lets them hold together: each the role of a node, and whose it is."""
     model = ReadWriteLock() if holds[0][0] in WANTS else Lock()
-    return model.together([Place(str(whose), "", WANTS.get(role)) for role, whose in holds], 1)
+    return model.together([Place(str(whose), "", WANTS.get(role)) for role, whose in holds])
 
 
 class Checks:

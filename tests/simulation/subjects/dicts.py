@@ -65,7 +65,7 @@ class DictChecks(CallChecks):
         opened: how much the server of each connection had applied when that was opened.
     """
 
-    model = dictionary.Dict(ephemeral=False)
+    model = dictionary.Dict()
     piecemeal = ("clear", "destroy")
 
     def __init__(self, *args: Any) -> None:

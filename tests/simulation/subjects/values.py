@@ -124,7 +124,7 @@ class ValueChecks(CallChecks):
         last = history.Call("the service", "get", begun=math.inf, ended=math.inf)
         last.outcome = self.modelled(len(self.ensemble.log))[-1]
         destroyed = [
-            history.Call("the service", "set", (0,), None, "", n - 0.4, n + 0.2, None)
+            history.Call("the service", "set", (0,), None, n - 0.4, n + 0.2, None)
             for n, step in self.ensemble.steps()
             if self.path in removed_by(step)
         ]
@@ -227,7 +227,7 @@ class ValueRun(LossyRun):
             number = int.from_bytes(node.data, "big") | RESCUED
             when = len(self.ensemble.log) + 0.5
             self.ensemble.ask(0, changes.SetData(CHROOT + PATH, number.to_bytes(8, "big")))
-            self.checks.history.append(history.Call("the rescue", "set", (number,), None, "", when, when + 0.75, None))
+            self.checks.history.append(history.Call("the rescue", "set", (number,), None, when, when + 0.75, None))
 
 
 def random_steps(seed: int) -> Schedule:

@@ -314,7 +314,7 @@ def exclusion(history: History) -> Iterator[Violation]:
 
 def _together(model: Lock, holds: Iterable[Hold]) -> bool:
     """Whether these holds may be there at once."""
-    return model.together([hold.place for hold in holds], model.initial.size)
+    return model.together([hold.place for hold in holds])
 
 
 def _until(hold: Hold) -> str:
