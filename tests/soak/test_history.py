@@ -58,19 +58,9 @@ def rules(threads: Iterable[Thread], model: Lock, *faults: Fault, **more: Any) -
     return [violation.rule for violation in found(threads, model, *faults, **more)]
 
 
-def one_after_the_other() -> list[Thread]:
-    """Two threads that take turns."""
-    return [Thread("1.1").takes(1, 10).leaves(2).takes(4, 12).leaves(5), Thread("2.1").takes(3, 11).leaves(3.5)]
-
-
 def overlap(end: float = 3.0, token: int = 11, **ends: Any) -> list[Thread]:
     """A thread holds from 1 on, another is granted at 2."""
     return [Thread("1.1").takes(1, 10).leaves(end, **ends), Thread("2.1").takes(2, token).leaves(2.5)]
-
-
-def test_turns() -> None:
-    """Holds one after the other, with growing tokens, break no rule."""
-    assert found(one_after_the_other(), LOCK) == []
 
 
 def test_two_inside() -> None:
@@ -85,11 +75,6 @@ def test_found_also_when_another_came_between() -> None:
     readers = [Thread("1.1", role="read").takes(1, 10).leaves(5), Thread("2.1", role="read").takes(2, 11).leaves(3)]
     (violation,) = found([*readers, Thread("3.1", role="write").takes(4, 12).leaves(6)], PAIR)
     assert "3.1/1 (write, token 12, since 4.000) while 1.1/1" in violation.words
-
-
-def test_a_mutex_is_not_granted_twice_to_one_thread() -> None:
-    """A lock that is not re-entrant lets its own holder wait."""
-    assert "exclusion" in rules([Thread("1.1").takes(1, 10).takes(2, 11).leaves(3).leaves(4)], LOCK)
 
 
 def test_levels_of_a_reentrant_mutex() -> None:
