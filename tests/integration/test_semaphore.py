@@ -170,7 +170,7 @@ def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
 def test_a_loss_is_told_and_settled(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """`lost` is set, on_lost runs once, each permit lost is settled once; none comes of it, none is missing."""
+    """`lost` is set, on_lost runs once, each lost permit of one's own is settled first, and once; none is added, none missing."""
     told: list[object] = []
     semaphore = Semaphore(connect(timeout=4), zk_path, 3, on_lost=told.append)
     semaphore.acquire(permits=2)
@@ -186,9 +186,13 @@ def test_a_loss_is_told_and_settled(
         semaphore.acquire()
     with pytest.raises(LockLostError):
         _ = semaphore.fencing_token
+    assert in_thread(semaphore.acquire).result(20)
     for _ in range(2):
         with pytest.raises(LockLostError):
             semaphore.release()
+    # Only then one that another thread has taken.
+    assert permits_out(zk, zk_path, 1)()
+    semaphore.release()
     assert semaphore.acquire(timeout=10, permits=3)
     assert semaphore.fencing_token > token
     assert not semaphore.lost.is_set()

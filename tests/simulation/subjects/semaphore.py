@@ -119,8 +119,7 @@ class User(Worker):
             self._lend(semaphore, sections[0])
         while held := self._held(semaphore):
             n = len(held) if use.leave == "all" else 1
-            first = semaphore._lock_core.mine()
-            lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= first.ticket.lease.end)
+            lost = [each for each in held if each.ticket.state is State.LOST or self.world.now >= each.ticket.lease.end]
             self.world.say(f"releases {n}")
             self.world.hear("Release")
             try:
@@ -130,7 +129,7 @@ class User(Worker):
                 self._told(sections)
                 continue
             if lost:
-                raise Violation(f"the release of {first} is silent, and it was lost")
+                raise Violation(f"a release is silent, and {lost} was to be settled first")
             if len(self._held(semaphore)) != len(held) - n:
                 raise Violation(f"{self.name} released {n} of {held}, and has {self._held(semaphore)}")
             for section in sections:
