@@ -170,7 +170,7 @@ def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
 def test_a_loss_is_told_and_settled(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """`lost` is set, on_lost runs once, each lost permit of one's own is settled first, and once; none is added, none missing."""
+    """`lost` is set, on_lost runs once, each permit of one's own that is lost is settled first, and once."""
     told: list[object] = []
     semaphore = Semaphore(connect(timeout=4), zk_path, 3, on_lost=told.append)
     semaphore.acquire(permits=2)
