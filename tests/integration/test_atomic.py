@@ -15,15 +15,11 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, AtomicInteger, AtomicLong, OutcomeUnknownError, SharedValue
 from zkconcurrent._threads.base.value_base import ValueState
 
 BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
-
-
-spawn = spawning("tests.integration.atomic_party", 4.0)
 
 
 def receipts_of(zk: KazooClient, path: str) -> list[str]:
@@ -121,21 +117,6 @@ def test_a_function_that_waits_for_another_change(zk: KazooClient, zk_path: str,
         assert updating.result(20) == seen[0] + 11
         assert seen == [seen[0], seen[0] + 1]
     assert (number.get(), shared.get().value) == (22, 11)
-
-
-@pytest.mark.fault(94)
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
-    """Every answered add is counted; the add that was under way is counted once at most; others go on."""
-    process = spawn()
-    number = AtomicLong(zk, zk_path)
-    assert [line_from(process) for _ in range(40)] == ["added"] * 40
-    process.kill()
-    assert process.stdout is not None
-    rest = process.stdout.read().splitlines()  # not `communicate`, which leaves out what was read ahead
-    answered = 40 + len([line for line in rest if line == "added"])
-    assert number.get() - answered in (0, 1)
-    assert number.add() - answered in (1, 2)
 
 
 @pytest.mark.fault(128)

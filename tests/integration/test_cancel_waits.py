@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import at_the_handoff, held_elsewhere, queued, wait_in, waiters
+from tests.helpers.contenders import held_elsewhere, queued, wait_in, waiters
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from tests.integration.test_hold import AGAINST, MAKE, every
@@ -112,18 +112,6 @@ def test_a_condition_keeps_its_lock(zk: KazooClient, connect: Connect, zk_path: 
         eventually(queued(zk, f"{zk_path}/lock", 2))
         assert condition._lock.cancel_waits() == 0
     assert waiting.result(20)[0] is True
-
-
-def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Of an unfair lock, those that wait for their turn within the process end, too."""
-    lock = Lock(connect(), zk_path, fair=False)
-    with Lock(zk, zk_path):
-        waiting = [in_thread(lock.acquire) for _ in range(3)]
-        eventually(at_the_handoff(lock, 2))
-        assert lock.cancel_waits() == 3
-        for each in waiting:
-            assert isinstance(each.exception(20), WaitCancelledError)
-        eventually(queued(zk, zk_path, 1))
 
 
 @pytest.mark.fault(230)

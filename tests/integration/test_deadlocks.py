@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-import zkconcurrent
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
@@ -283,16 +282,6 @@ def test_a_member_that_is_cut_off(
     searched_again(client)
     assert not second.done()
     proxy.resume()
-    with pytest.raises(DeadlockError):
-        second.result(20)
-    first.result(20)
-
-
-def test_in_memory(in_thread: InThread) -> None:
-    """A local namespace has the same, also for two threads of one client."""
-    names = zkconcurrent.namespace("local", on_deadlock="raise")
-    a, b = names.RLock("a"), names.RLock("b")
-    first, second = crossed(in_thread, names.client, [a, b], [b, a])
     with pytest.raises(DeadlockError):
         second.result(20)
     first.result(20)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import threading
 import time
 from datetime import timedelta
@@ -14,11 +13,8 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, spawning
 from zkconcurrent import TEXT, DelayQueue, Empty, ShutDown
 from zkconcurrent._engine.session import Session
-
-spawn = spawning("tests.integration.queue_party", 2.0)
 
 
 def names(zk: KazooClient, path: str, folder: str) -> list[str]:
@@ -95,25 +91,6 @@ def test_an_earlier_item_wakes_the_one_that_sleeps(
     clock.ahead = 601
     assert second.result(20) == "soon"
     assert mine.qsize() == 1
-
-
-@pytest.mark.fault(87)
-def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
-    """One that sleeps leaves the item to the next."""
-    clock = with_clock(zk)
-    queue = DelayQueue[bytes](zk, zk_path, max_attempts=5)
-    queue.put(b"later", delay=3600.0)
-    sleeper = spawn("delayed")
-    eventually(lambda: len(names(zk, zk_path, "consumers")) == 1)
-    waiting = in_thread(lambda: queue.claim().__enter__())
-    eventually(lambda: len(names(zk, zk_path, "consumers")) == 2)
-    sleeper.send_signal(signal.SIGKILL)
-    eventually(lambda: len(names(zk, zk_path, "consumers")) == 1)
-    assert not waiting.done()
-    clock.ahead = 3601.0
-    claim = waiting.result(20)
-    assert (claim.item, claim.attempts) == (b"later", 1)
-    claim.__exit__(None, None, None)
 
 
 @pytest.mark.fault(86)

@@ -13,17 +13,12 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, LockLostError, RefusedError
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
-SESSION = 4.0
 SOON = 30.0  # seconds for what is done at once, on a busy machine
-
-
-spawn = spawning("tests.integration.election_party", SESSION)
 
 
 def ids(election: Election) -> list[str]:
@@ -152,18 +147,6 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     mine.stand()
     assert mine.wait(SOON) is not None
     mine.withdraw()
-
-
-def test_a_withdrawal_ends_the_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A thread that waits for the term returns without one."""
-    mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
-    with theirs.lead():
-        mine.stand()
-        eventually(queued(zk, zk_path, 2))
-        waiting = in_thread(mine.wait)
-        mine.withdraw()
-        assert waiting.result(SOON) is None
-        assert len(theirs.candidates()) == 1
 
 
 def test_to_publish(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -411,26 +394,6 @@ def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert ids(Election(connect(), zk_path)) == ["kept"]
     election.withdraw()
     eventually(queued(zk, zk_path, 0))
-
-
-@pytest.mark.fault(88)
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_the_leader_is_killed(zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn) -> None:
-    """The next candidate leads once the session of the killed one is over; and the token is higher."""
-    leader = spawn("doomed")
-    token = int(line_from(leader))
-    heir, third = (Election(connect(), zk_path, id=name) for name in ("heir", "third"))
-    heir.stand()
-    eventually(queued(zk, zk_path, 2))
-    third.stand()
-    eventually(lambda: ids(heir) == ["doomed", "heir", "third"])
-    leader.kill()
-    for next_one in (heir, third):
-        term = next_one.wait(SOON)
-        assert term is not None
-        assert term.fencing_token > token
-        token = term.fencing_token
-        next_one.withdraw()
 
 
 def test_a_wait_in_its_own_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:

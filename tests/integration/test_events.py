@@ -214,6 +214,7 @@ def held_nodes(client: KazooClient) -> list[str]:
     return [each.node for each in Session.of(client).registry.tickets.values() if each.state is State.HELD]
 
 
+@pytest.mark.fault(52)
 def test_a_release_that_finds_its_node_gone(zk: KazooClient, zk_path: str, listen: Listen) -> None:
     """It raises `LockLostError`, and is told as lost."""
     told = listen(zk)

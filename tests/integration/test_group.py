@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from queue import Queue as Inbox
@@ -14,12 +12,9 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
-from tests.helpers.processes import Spawn, line_from, spawning
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ForeignNodeError, Group
+from zkconcurrent import ForeignNodeError, Group, LossCause
 from zkconcurrent.testing import Server
-
-spawn = spawning("tests.integration.group_party", 4)
 
 
 def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -115,27 +110,6 @@ def test_members_that_come_and_go_all_the_time(
             each.result(20)
 
 
-def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A killed member goes with its session; its id is free then, and a waiter for the id has it."""
-    process = spawn("join", "worker-1")
-    assert line_from(process) == "joined"
-    group = Group(zk, zk_path)
-    assert group.members() == {"worker-1": b"mine"}
-    os.kill(process.pid, signal.SIGKILL)
-    with pytest.raises(ValueError, match="wait="):
-        group.join(b"again", "worker-1")
-    assert group.join(b"again", "worker-1", wait=30).active
-    assert group.members() == {"worker-1": b"again"}
-
-
-def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A program that just ends is a member no more."""
-    process = spawn("exit", "worker", session=30)
-    assert line_from(process) == "joined"
-    assert process.wait(30) == 0
-    eventually(lambda: zk.get_children(zk_path) == [])
-
-
 @pytest.mark.fault(107)
 def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A leave whose answer was lost does not delete the node of the next member with the same id."""
@@ -185,26 +159,34 @@ def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str)
 
 
 @pytest.mark.fault(106)
-def test_its_id_is_another_members_after_an_expiry(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("how", ["expires", "deleted"])
+def test_its_id_is_another_members(
+    how: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If another took the id meanwhile, the membership is lost: an event and a warning tell, and the other is left."""
+    """If another took the id, the membership is lost: an event, a cause and a warning tell, and the other is left."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     member = group.join(b"mine", "id")
-    old = group.client.client_id
-    proxy.refuse()
-    proxy.cut()
-    eventually(lambda: not group.client.connected)
-    connect(client_id=old).stop()  # closes the session
-    other = Group(zk, zk_path).join(b"theirs", "id")
-    proxy.resume()
+    assert member.cause is None
+    if how == "expires":
+        old = group.client.client_id
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not group.client.connected)
+        connect(client_id=old).stop()  # closes the session
+        Group(zk, zk_path).join(b"theirs", "id")
+        proxy.resume()
+    else:
+        with zk.transaction() as at_once:
+            at_once.delete(member.path)
+            at_once.create(member.path, b"theirs", ephemeral=True)
     assert member.lost.wait(20)
     assert not member.active
-    eventually(lambda: f"membership {zk_path}/id is lost" in caplog.text)
+    assert member.cause is (LossCause.SESSION_EXPIRED if how == "expires" else LossCause.NODE_DELETED)
+    why = {"expires": "its session expired", "deleted": "its node was deleted"}[how]
+    eventually(lambda: f"the membership {zk_path}/id is lost: {why}, and then: the group" in caplog.text)
     member.leave()
-    assert other.active
     assert zk.get(f"{zk_path}/id")[0] == b"theirs"
-    other.leave()
+    zk.delete(f"{zk_path}/id")
     assert group.join(b"again", "id").active  # the id can be used anew
 
 

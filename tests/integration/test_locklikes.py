@@ -77,6 +77,7 @@ def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk:
         assert holder.available() == 1
 
 
+@pytest.mark.fault(27)
 @every
 def test_exclusion(
     make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread

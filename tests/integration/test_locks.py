@@ -43,25 +43,6 @@ def test_the_znodes_are_curators(kind: Kind, zk: KazooClient, zk_path: str) -> N
     assert zk.get(zk_path)[0] == b""
 
 
-@pytest.mark.fault(27)
-@every
-def test_two_clients_exclude_each_other(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Two clients in one process are two parties; two objects of a client are one: either ends what the other began."""
-    mine, same, theirs = against(kind)(zk, zk_path), against(kind)(zk, zk_path), kind(connect(), zk_path)
-    same.acquire()
-    assert theirs.acquire(blocking=False) is False
-    assert against(kind)(theirs.client, zk_path).locked()
-    waiting = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
-    eventually(queued(zk, zk_path, 2))
-    assert not waiting.done()
-    token = mine.fencing_token
-    mine.release()
-    assert waiting.result(10)[1] > token
-    eventually(lambda: not mine.locked())
-
-
 @every
 def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """Without a hold there is no token and no guard, nothing is lost or suspect, and nobody owns it."""
@@ -199,25 +180,6 @@ def test_paths_that_nest_between_processes(
     zk.delete(f"{zk_path}/orders", recursive=True)
     with lock:
         pass
-
-
-@pytest.mark.fault(21)
-@every
-def test_contenders_of_other_languages(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
-    lock, other = kind(zk, zk_path), connect()
-    role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
-    zk.ensure_path(zk_path)
-    for name in (f"x-{role}", role):
-        theirs = other.create(f"{zk_path}/{name}", ephemeral=True, sequence=True)
-        assert not lock.acquire(blocking=False)
-        waiting = in_thread(lambda: lock.acquire() is lock.release())
-        eventually(lambda theirs=theirs: zk._data_watchers.get(theirs))
-        assert not waiting.done()
-        other.delete(theirs)
-        waiting.result(20)
 
 
 @pytest.mark.fault(42)

@@ -11,12 +11,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect
-from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
     Election,
-    Group,
     Lock,
     LockLostError,
     LossCause,
@@ -142,31 +140,3 @@ def test_a_claim(expires: bool, zk: KazooClient, zookeeper: Server, connect: Con
         else:
             delete(zk, f"{zk_path}/{next(name for name in zk.get_children(zk_path) if 'claim' in name)}")
     assert caught.value.cause is (LossCause.SESSION_EXPIRED if expires else LossCause.NODE_DELETED)
-
-
-@pytest.mark.parametrize("how", ["expires", "deleted"])
-def test_a_membership(
-    how: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A membership whose id another took says why its node had gone."""
-    client = connect(hosts=proxy.hosts, timeout=SESSION, **FAST)
-    member = Group(client, zk_path).join(b"mine", "id")
-    assert member.cause is None
-    others = Group(zk, zk_path)
-    if how == "expires":
-        old = client.client_id
-        proxy.refuse()
-        proxy.cut()
-        eventually(lambda: not client.connected)
-        connect(client_id=old).stop()  # closes the session
-        others.join(b"theirs", "id")
-        proxy.resume()
-    else:
-        transaction = zk.transaction()
-        transaction.delete(member.path)
-        transaction.create(member.path, b"theirs", ephemeral=True)
-        transaction.commit()
-    assert member.lost.wait(20)
-    assert member.cause is (LossCause.SESSION_EXPIRED if how == "expires" else LossCause.NODE_DELETED)
-    why = {"expires": "its session expired", "deleted": "its node was deleted"}[how]
-    eventually(lambda: f"the membership {zk_path}/id is lost: {why}, and then: the group" in caplog.text)

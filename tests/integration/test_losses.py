@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
-from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, unfair_lock
+from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock
 from tests.helpers.losses import expire, lost_kinds, operate, run_out
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, MultiLock, RLock, Semaphore
@@ -331,52 +331,6 @@ def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path
     eventually(lambda: got == [True])
     with pytest.raises(LockLostError):
         lock.release()
-
-
-def deleted(operator: KazooClient, lock: AnyLock | Semaphore) -> None:
-    """Have an operator delete the holder's node, where its own client does not look until it releases."""
-    queue = f"{lock.path}/leases" if isinstance(lock, Semaphore) else lock.path
-    for name in operator.get_children(queue):
-        operator.delete(f"{queue}/{name}")
-
-
-def semaphore(client: KazooClient, path: str) -> Semaphore:
-    """Make a semaphore of one permit."""
-    return Semaphore(client, path, 1)
-
-
-@pytest.mark.fault(52)
-@pytest.mark.parametrize(
-    ("kind", "leave"),
-    [(Lock, "release"), (read_lock, "with"), (unfair_lock, "release"), (semaphore, "with")],
-)
-@pytest.mark.threads_only("release() waits for the reply; that of a task returns before")
-def test_the_holders_node_was_deleted_and_another_holds(
-    kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str
-) -> None:
-    """The release that finds no node says that the hold was lost, and leaves the newer one alone."""
-    # A session so long that no heartbeat comes between the deletion and the release.
-    lock, other = kind(connect(timeout=60), zk_path), against(kind)(zk, zk_path)
-    with pytest.raises(LockLostError), lock if leave == "with" else nullcontext():
-        if leave == "release":
-            lock.acquire()
-        token, lost = lock.fencing_token, lock.lost
-        deleted(zk, lock)
-        assert other.acquire(timeout=20)
-        assert other.fencing_token > token
-        if leave == "release":
-            lock.release()
-    assert lost.is_set()
-    assert "locked" in repr(other) or "value=0" in repr(other)
-    assert not lock.acquire(blocking=False)  # settled: it may try again, and the other holds
-    other.release()
-    assert lock.acquire(timeout=20)
-    lock.release()
-    queue = f"{zk_path}/leases" if kind is semaphore else zk_path
-    eventually(queued(zk, queue, 0))
-    if kind is semaphore:  # and no permit was added
-        with other:
-            assert not lock.acquire(blocking=False)
 
 
 @pytest.mark.fault(24)

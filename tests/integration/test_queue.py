@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, in_forked_child, line_from, spawning
+from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BYTES,
@@ -33,6 +32,7 @@ from zkconcurrent import (
     ForeignNodeError,
     Full,
     LifoQueue,
+    LockLostError,
     OutcomeUnknownError,
     PriorityQueue,
     Queue,
@@ -45,8 +45,6 @@ from zkconcurrent._recipes.queue import take as taking
 from zkconcurrent._recipes.queue.order import frame, number
 from zkconcurrent._recipes.queue.state import ClaimedItem
 from zkconcurrent.testing import Server
-
-spawn = spawning("tests.integration.queue_party", 2.0)
 
 
 class Alarm(Exception):
@@ -279,22 +277,24 @@ def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path
 
 
 @pytest.mark.fault(81, 250)
-def test_a_consumer_that_is_killed(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
-    """Its item is free again with its session; a waiting consumer is woken; each claim counts, without a limit, too."""
-    queue = Queue[bytes](zk, zk_path)
+def test_a_consumer_whose_session_ends(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Its item is free again; a waiting consumer is woken; each claim counts, without a limit, too."""
+    queue, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     queue.put(b"one")
 
     def work() -> tuple[bytes, int]:
         with queue.claim() as claim:
             return claim.item, claim.attempts
 
-    process = spawn("claim")
-    assert line_from(process) == "one 1"
-    working = in_thread(work)
-    eventually(lambda: names(zk, zk_path, "consumers"))
-    assert not working.done()
-    process.send_signal(signal.SIGKILL)
-    assert working.result(20) == (b"one", 2)
+    with pytest.raises(LockLostError), theirs.claim() as claim:
+        assert claim.attempts == 1
+        working = in_thread(work)
+        eventually(lambda: names(zk, zk_path, "consumers"))
+        assert not working.done()
+        zookeeper.expire(theirs.client)
+        assert working.result(20) == (b"one", 2)
     assert names(zk, zk_path, "items") == []
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +19,6 @@ from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import against, read_lock
 from zkconcurrent import Condition, RLock, synchronized
-from zkconcurrent.testing import Server
 
 
 def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -47,35 +42,6 @@ def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: I
     assert sorted(zk.get_children(zk_path)) == ["a", "b%2F.."]
     eventually(queued(zk, f"{zk_path}/a", 0))
     eventually(queued(zk, f"{zk_path}/b%2F..", 0))
-
-
-@cache
-def own_client(pid: int) -> zkconcurrent.Client:  # noqa: ARG001 - one for each process
-    """Open the client of a process of a pool."""
-    return zkconcurrent.connect(f"zk://{os.environ['ZKCONCURRENT_TEST']}")
-
-
-@synchronized(lambda: own_client(os.getpid()), "/files/{path}")
-def add_one(path: str) -> int:
-    """Add one to the number in a file, as slowly as it takes to be overtaken."""
-    number = int(Path(path).read_text()) + 1
-    time.sleep(0.005)
-    Path(path).write_text(str(number))
-    return number
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_pool_of_processes(
-    zookeeper: Server, zk: KazooClient, zk_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A decorated function is mapped over a pool of processes, which exclude each other."""
-    zk.create(zk_path)
-    monkeypatch.setenv("ZKCONCURRENT_TEST", f"{zookeeper.hosts}{zk_path}")
-    counter = tmp_path / "counter"
-    counter.write_text("0")
-    with multiprocessing.get_context("fork").Pool(3) as pool:
-        numbers = pool.map(add_one, [str(counter)] * 30, chunksize=1)
-    assert sorted(numbers) == list(range(1, 31))
 
 
 def test_other_values_do_not_wait(zk: KazooClient, connect: Connect, zk_path: str) -> None:

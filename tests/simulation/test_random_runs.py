@@ -145,7 +145,10 @@ RUNS = {
     ),
     "groups": Runs(group.GroupRun, group.random_steps, marks=pytest.mark.fault(278)),
     "values": Runs(
-        values.ValueRun, values.random_steps, strikes=STRIKES | {"lose", "strike"}, marks=pytest.mark.fault(92, 93, 133)
+        values.ValueRun,
+        values.random_steps,
+        strikes=STRIKES | {"lose", "strike"},
+        marks=pytest.mark.fault(92, 93, 94, 133),
     ),
     "maps": Runs(
         dicts.DictRun, dicts.random_steps, strikes=STRIKES - {"late"} | {"lose"}, marks=pytest.mark.fault(99, 100)
@@ -158,7 +161,7 @@ RUNS = {
         marks=pytest.mark.fault(80, 133),
     ),
     "queues with delays": Runs(
-        queues.QueueRun, queues.random_delays, strikes=STRIKES | {"lose", "set_clock"}, marks=pytest.mark.fault(86)
+        queues.QueueRun, queues.random_delays, strikes=STRIKES | {"lose", "set_clock"}, marks=pytest.mark.fault(86, 87)
     ),
     "queues, destroyed": Runs(
         queues.QueueRun,
