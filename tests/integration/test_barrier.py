@@ -16,27 +16,6 @@ from zkconcurrent import Barrier, ClientError
 from zkconcurrent._recipes.barrier_state import BarrierContent, most_parties
 
 
-def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Parties of several clients pass together, with indices of their own, in each generation; nothing piles up."""
-    clients = [zk, connect(), connect()]
-    arrived: list[list[int]] = [[] for _ in range(20)]
-
-    def work(n: int) -> list[int]:
-        barrier = Barrier(clients[n], zk_path, 3)
-        told = []
-        for phase in arrived:
-            phase.append(n)
-            told.append(barrier.wait(20))
-            assert sorted(phase) == [0, 1, 2]
-        return told
-
-    told = [future.result(60) for future in [in_thread(work, n) for n in range(3)]]
-    assert [sorted(each) for each in zip(*told, strict=True)] == [[0, 1, 2]] * 20
-    assert barrier_state(zk, zk_path) == {"parties": 3, "generation": 20, "failed": [], "acting": False}
-    assert len(zk.get_children(zk_path)) <= 3
-    eventually(parties_in(zk, zk_path, 0, generation=19))
-
-
 @pytest.mark.fault(479)
 def test_an_action_that_waits_for_its_barrier(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread

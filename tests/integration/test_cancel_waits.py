@@ -13,8 +13,7 @@ from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import held_elsewhere, queued, wait_in, waiters
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
-from tests.integration.test_hold import AGAINST, MAKE, every
-from tests.integration.test_locklikes import ephemerals
+from tests.integration.test_hold import AGAINST, MAKE, ephemerals, every
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, WaitCancelledError
 from zkconcurrent._threads.base.cancel import waits
 

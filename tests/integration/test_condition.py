@@ -64,30 +64,6 @@ def test_all_levels_are_given_up_and_taken_again(
     eventually(nothing_left(zk, mine))
 
 
-def test_exactly_n_are_woken_in_the_order_in_which_they_came(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """notify(n) deletes the nodes of the n longest waiters, of any process, and of nobody else."""
-    conditions = [Condition(zk, zk_path), Condition(connect(), zk_path)]
-    futures = []
-    for n in range(5):
-        futures.append(in_thread(wait_in, conditions[n % 2]))
-        eventually(waiters(zk, zk_path, n + 1))
-    line = waiter_nodes(zk, zk_path)
-    with conditions[0]:
-        conditions[0].notify(0)
-        assert waiter_nodes(zk, zk_path) == line
-        conditions[0].notify()
-        assert waiter_nodes(zk, zk_path) == line[1:]
-        conditions[0].notify(2)
-        assert waiter_nodes(zk, zk_path) == line[3:]
-    assert [future.result(10)[0] for future in futures[:3]] == [True] * 3
-    assert not any(future.done() for future in futures[3:])
-    with conditions[1]:
-        conditions[1].notify(10)
-    assert [future.result(10)[0] for future in futures[3:]] == [True] * 2
-
-
 @pytest.mark.fault(73)
 def test_a_condition_has_one_lock(zk: KazooClient, zk_path: str) -> None:
     """All conditions of one path and client have one lock: with two, a notifier would not exclude a waiter."""

@@ -100,24 +100,6 @@ def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) ->
     assert zk.get_children(zk_path) == []
 
 
-@pytest.mark.fault(104)
-def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """An enter that was not let in leaves no node; one that comes later is not let in by it."""
-    barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
-    for timeout in (0, -1, 0.05):
-        assert not barrier.enter(timeout)
-        assert zk.get_children(zk_path) == []
-    assert not other.enter(0.05)
-    go = threading.Event()
-    first = in_thread(lambda: barrier.enter(20) and go.wait(20) and barrier.leave(20))
-    assert other.enter(20)
-    assert not other.leave(0.05)  # the first is inside
-    go.set()
-    assert first.result(20)
-    with pytest.raises(RuntimeError, match="not inside"):
-        other.leave()
-
-
 def test_misuse(zk: KazooClient, zk_path: str) -> None:
     """A party inside can't enter, one outside can't leave; errors name the path."""
     barrier = DoubleBarrier(zk, zk_path, 1)
@@ -159,19 +141,6 @@ def test_ready_is_made_again_as_the_last_party_leaves(
             eventually(lambda: zk.exists(f"{zk_path}/ready"))
         assert [each.result(20) for each in leaving] == [True, True]
         assert zk.get_children(zk_path) == []
-
-
-@pytest.mark.fault(105)
-def test_all_have_died(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
-    dead = DoubleBarrier(connect(), zk_path, 1)
-    assert dead.enter()
-    zookeeper.expire(dead.client)
-    eventually(lambda: zk.get_children(zk_path) == ["ready"])
-    with pytest.raises(LockLostError):
-        dead.leave()
-    assert not DoubleBarrier(zk, zk_path, 2).enter(0.05)
-    assert zk.get_children(zk_path) == []
 
 
 @pytest.mark.fault(105)

@@ -183,26 +183,6 @@ def test_a_publication_that_is_lost(zk: KazooClient, connect: Connect, proxy: Pr
         assert zk.get(leader.node)[1].version == 1
 
 
-def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """The leader as it is, then each change: another leader, other data, none."""
-    first, second, watched = (Election(connect(), zk_path, id=name) for name in ("a", "b", "c"))
-    leaders = watched.observe()
-    assert next(leaders) is None
-    assert zk.exists(zk_path) is None
-    coming = in_thread(next, leaders)
-    with first.lead() as term:
-        assert coming.result(SOON).token == term.fencing_token
-        coming = in_thread(next, leaders)
-        second.stand()
-        eventually(queued(zk, zk_path, 2))
-        term.publish(b"at home")
-        assert coming.result(SOON).data == b"at home"
-        coming = in_thread(next, leaders)
-    assert coming.result(SOON).id == "b"
-    second.withdraw()
-    assert next(leaders) is None
-
-
 @pytest.mark.fault(547)
 def test_a_job_of_the_leader(zookeeper: Server, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """A job runs only while its process surely leads; one whose term is lost while it runs ends with LockLostError."""

@@ -1,18 +1,19 @@
-"""`hold()`, a block with a deadline, and `hold_count()`, of all that can be held, on a real ZooKeeper."""
+"""What is true of all that can be held, on a real ZooKeeper: exclusion, `hold()`, and `hold_count()`."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, InThread
 from tests.helpers.eventually import eventually
-from tests.integration.test_locklikes import ephemerals
-from zkconcurrent import BoundedSemaphore, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import BoundedSemaphore, Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
 from zkconcurrent._runtime.identity import HOST
 from zkconcurrent._threads.base import lock_base
 
@@ -30,6 +31,38 @@ MAKE: dict[str, Make] = {
 AGAINST = {"read lock": MAKE["write lock"]}
 every = pytest.mark.parametrize("which", MAKE)
 REENTRANT = ("RLock", "read lock", "write lock", "MultiLock")
+
+
+def ephemerals(client: KazooClient, path: str) -> list[str]:
+    """Return the ephemeral nodes at and below a path."""
+    try:
+        names, stat = client.get_children(path, include_data=True)
+    except NoNodeError:
+        return []
+    below = [node for name in names for node in ephemerals(client, f"{path}/{name}")]
+    return below + [path] * bool(stat.ephemeralOwner)
+
+
+@pytest.mark.fault(27)
+@every
+@pytest.mark.threads_only("sleeps on the thread, and so holds up the loop")
+def test_exclusion(which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Threads of two clients count without losing one; at the end no node is left."""
+    make, against, other = MAKE[which], AGAINST.get(which, MAKE[which]), connect()
+    counter = [0]
+
+    def count(lock: Any) -> None:
+        for _ in range(15):
+            with lock:
+                seen = counter[0]
+                time.sleep(0.0005)  # long enough for somebody else to get in, if he could
+                counter[0] = seen + 1
+
+    locks = [make(zk, zk_path), against(zk, zk_path), against(other, zk_path), against(other, zk_path)]
+    for each in [in_thread(count, lock) for lock in locks]:
+        each.result(60)
+    assert counter == [60]
+    eventually(lambda: ephemerals(zk, zk_path) == [])
 
 
 @every
@@ -99,3 +132,41 @@ def test_several(zk: KazooClient, zk_path: str) -> None:
         with both.hold():
             assert (both.hold_count(), a.hold_count(), b.hold_count()) == (1, 3, 1)
     assert both.hold_count() == 0
+
+
+def impatient(kind: type[Any]) -> type[Any]:
+    """Return a kind whose `acquire` gives up where it is told nothing, as a program's own class may."""
+
+    class Impatient(kind):  # type: ignore[misc]
+        def acquire(self, blocking: bool = True, timeout: float = 0.1) -> bool:
+            return super().acquire(blocking, timeout)  # type: ignore[no-any-return]
+
+    return Impatient
+
+
+@pytest.mark.fault(59)
+@pytest.mark.threads_only("derives from the threads' classes")
+@pytest.mark.parametrize("make", [Lock, RLock, Semaphore, "multi", "condition", "synchronized"])
+def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """Where `acquire` returns False, `with` raises: its body never runs, and its end releases nothing of others."""
+    path = f"{zk_path}/lock" if make in ("condition", "synchronized") else zk_path
+    mine: Any
+    holder: Any
+    if make == "multi":
+        mine, holder = impatient(MultiLock)([Lock(zk, path)]), Lock(connect(), path)
+    elif isinstance(make, str):
+        mine, holder = impatient(RLock)(zk, path), RLock(connect(), path)
+        mine = Condition(zk, zk_path, mine) if make == "condition" else synchronized(mine)
+    else:
+        mine, holder = impatient(make)(zk, path), make(connect(), path)
+    ran = False
+    with holder:
+        with pytest.raises(RuntimeError, match="nothing is held"), mine:
+            ran = True
+        assert holder.locked()
+    assert not ran
+    with mine:
+        ran = True
+    assert ran
+    if isinstance(holder, Semaphore):
+        assert holder.available() == 1

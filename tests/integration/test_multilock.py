@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from random import Random
 
 import pytest
 from kazoo.client import KazooClient
@@ -230,27 +229,6 @@ def test_one_is_lost_while_acquiring(
     assert waiting.result(20) == mine.path
     for name in "ab":
         eventually(queued(zk, f"{zk_path}/{name}", 0))
-
-
-def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """In any order, and with any overlap, all get in in the end, and no two at once."""
-    inside: dict[str, int] = dict.fromkeys("abcd", 0)
-    clients = [zk, connect(), connect()]
-
-    def work(n: int) -> int:
-        random = Random(n)
-        for _ in range(12):
-            chosen = random.sample("abcd", random.randint(2, 4))
-            with MultiLock([Lock(clients[n % 3], f"{zk_path}/{name}") for name in chosen]):
-                for name in chosen:
-                    inside[name] += 1
-                    assert inside[name] == 1
-                for name in chosen:
-                    inside[name] -= 1
-        return n
-
-    working = [in_thread(work, n) for n in range(6)]
-    assert [each.result(60) for each in working] == list(range(6))
 
 
 def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str) -> None:

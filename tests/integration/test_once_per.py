@@ -36,11 +36,6 @@ def call(client: KazooClient, path: str, seconds: float = HOUR, *, until_success
         return turn
 
 
-def mark_of_old(zk: KazooClient, path: str) -> None:
-    """Make the mark of a run that was called two hours ago."""
-    zk.create(f"{path}.once", b'{"waited": 7200}', makepath=True)
-
-
 def past(moment: float) -> Callable[[], bool]:
     """Return a condition: the monotonic clock is past a moment."""
     return lambda: time.monotonic() > moment
@@ -163,19 +158,6 @@ def test_a_call_made_during_an_outage(connect: Connect, proxy: Proxy, zk_path: s
     assert not waiting.result()
 
 
-@pytest.mark.fault(304)
-@pytest.mark.parametrize("nth", [1, 2], ids=["time", "mark"])
-@pytest.mark.parametrize("lost", ["lose_answer", "lose_request"])
-def test_a_lost_reply(connect: Connect, proxy: Proxy, zk_path: str, lost: str, nth: int) -> None:
-    """If the connection drops as the call reads the leader's time, or writes the mark, it writes one, and runs once."""
-    zk, far, ran = connect(), connect(hosts=proxy.hosts), []
-    mark_of_old(zk, zk_path)
-    fault = getattr(proxy, lost)("multi", nth=nth, where=lambda message: not message.heartbeat)
-    once_per(far, zk_path, HOUR)(lambda: ran.append(1))()
-    fault.wait()
-    assert (ran, zk.get(f"{zk_path}.once")[1].version) == ([1], 1)
-
-
 @pytest.mark.parametrize("until_success", [False, True], ids=["at most once", "until success"])
 def test_a_lost_lock(
     zk: KazooClient, zk_path: str, proxy: Proxy, connect: Connect, in_thread: InThread, until_success: bool
@@ -200,7 +182,7 @@ def test_what_is_no_mark(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(ForeignNodeError, match="7 set") as foreign:
         call(zk, zk_path)
     zk.delete(mark)
-    mark_of_old(zk, zk_path)
+    zk.create(mark, b'{"waited": 7200}')  # of a run that was called two hours ago
     zk.set_acls(mark, [make_acl("world", "anyone", read=True)])
     with pytest.raises(RefusedError, match="NoAuth") as refused:
         call(zk, zk_path)

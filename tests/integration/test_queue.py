@@ -17,7 +17,6 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.helpers.contenders import waits
 from tests.helpers.eventually import eventually
 from tests.helpers.processes import in_forked_child
 from tests.helpers.proxy import Proxy
@@ -202,46 +201,6 @@ def test_a_full_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread
     assert theirs.get() == b"2"
     second.result(10)
     assert [mine.get(), mine.get()] == [b"3", b"4"]
-
-
-def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """`join` waits until every item is taken and done, by any process; each is done once."""
-    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
-    mine.join()
-    for n in range(3):
-        mine.put(b"%d" % n)
-    joined = in_thread(mine.join)
-    assert [theirs.get(), theirs.get(), mine.get()] == [b"0", b"1", b"2"]
-    theirs.task_done()
-    mine.task_done()
-    with pytest.raises(ValueError, match="too many"):
-        mine.task_done()
-    time.sleep(0.1)
-    assert not joined.done()
-    theirs.task_done()
-    joined.result(10)
-    with pytest.raises(ValueError, match="too many"):
-        theirs.task_done()
-    mine.put(b"3")
-    again = in_thread(theirs.join)
-    with mine.claim():
-        time.sleep(0.1)
-        assert not again.done()
-    again.result(10)
-
-
-@pytest.mark.fault(81)
-def test_join_does_not_wait_for_the_dead(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """An item that a client had taken and not done counts as done when the client's session is over."""
-    queue, client = Queue[bytes](zk, zk_path), connect()
-    queue.put(b"one")
-    theirs = Queue[bytes](client, zk_path)
-    assert theirs.get() == b"one"
-    joined = in_thread(queue.join)
-    eventually(lambda: waits(queue))  # type: ignore[arg-type]
-    assert not joined.done()
-    client.stop()
-    joined.result(10)
 
 
 def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:

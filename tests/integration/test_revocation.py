@@ -152,22 +152,6 @@ def test_a_waiter_is_asked(connect: Connect, zk_path: str, in_thread: InThread) 
     assert told.times(1)
 
 
-@pytest.mark.fault(291)
-@every
-def test_exclusion_behind_an_asked_holder(kind: Kind, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A write to the awaited node wakes its waiter, which looks again, and waits on."""
-    lock, other = kind(connect(), zk_path), against(kind)(connect(), zk_path)
-    lock.acquire()
-    used = in_thread(use, other)
-    eventually(queued(lock.client, zk_path, 2))
-    for _ in range(3):
-        asked_by_curator(lock.client, f"{zk_path}/{children(lock.client, zk_path)[0]}")
-        assert not other.acquire(timeout=0.1)
-    assert not used.done()
-    lock.release()
-    assert used.result(20)
-
-
 @pytest.mark.fault(289)
 def test_a_reply_that_is_lost(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """One call asks once, whether or not the write whose reply is lost was applied."""

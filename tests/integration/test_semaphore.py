@@ -49,30 +49,6 @@ def test_the_znodes_are_curators(kind: type[Semaphore], zk: KazooClient, zk_path
     assert queued(zk, f"{zk_path}/leases", 0)()
 
 
-@pytest.mark.fault(37)
-def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """However many threads of several processes come and go, no more permits are out than there are."""
-    semaphores = [Semaphore(client, zk_path, 3) for client in (zk, connect())]
-    inside, most, lock = [0], [0], threading.Lock()
-
-    def work(n: int) -> None:
-        permits = 1 + n % 2
-        for _ in range(10):
-            semaphores[n % 2].acquire(permits=permits)
-            with lock:
-                inside[0] += permits
-                most[0] = max(most[0], inside[0])
-            with lock:
-                inside[0] -= permits
-            semaphores[n % 2].release(permits)
-
-    for future in [in_thread(work, n) for n in range(6)]:
-        future.result(60)
-    assert most[0] <= 3
-    eventually(permits_out(zk, zk_path, 0))
-    assert permits_awaited(zk, zk_path, 0)()
-
-
 def test_a_try_waits_for_those_who_pass_through(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:

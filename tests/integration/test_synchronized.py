@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,33 +14,8 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, InThread
-from tests.helpers.contenders import queued
-from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import against, read_lock
 from zkconcurrent import Condition, RLock, synchronized
-
-
-def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Calls by threads of two clients with one value count without losing one; no node is left."""
-    counted = {"a": 0, "b/..": 0}
-
-    def count(client: KazooClient) -> None:
-        @synchronized(client, f"{zk_path}/{{name}}")
-        def one(name: str) -> None:
-            before = counted[name]
-            time.sleep(0.002)
-            counted[name] = before + 1
-
-        for _ in range(10):
-            one("a")
-            one(name="b/..")
-
-    for each in [in_thread(count, client) for client in (zk, zk, connect(), connect())]:
-        each.result(60)
-    assert counted == {"a": 40, "b/..": 40}
-    assert sorted(zk.get_children(zk_path)) == ["a", "b%2F.."]
-    eventually(queued(zk, f"{zk_path}/a", 0))
-    eventually(queued(zk, f"{zk_path}/b%2F..", 0))
 
 
 def test_other_values_do_not_wait(zk: KazooClient, connect: Connect, zk_path: str) -> None:

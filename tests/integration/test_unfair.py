@@ -29,22 +29,6 @@ def visit(lock: AnyLock, go_on: threading.Event | None = None) -> int:
 
 
 @unfair
-def test_one_thread_of_a_process_queues(
-    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many threads wait, the process has one node, and they share it and its token."""
-    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
-    lock = kind(zk, zk_path)
-    with lock:
-        token = lock.fencing_token
-        waiting = [in_thread(visit, kind(zk, zk_path)) for _ in range(5)]
-        eventually(at_the_handoff(lock, 5))
-        assert len(zk.get_children(zk_path)) == 1
-    assert {each.result(20) for each in waiting} == {token}
-    eventually(queued(zk, zk_path, 0))
-
-
-@unfair
 def test_other_processes_get_their_turn_by_count(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,7 +104,11 @@ RUNS = {
     "rwlocks": Runs(tasks.TaskRun, tasks.random_passes, prepare=hear),
     "rwlocks in a hurry": Runs(tasks.TaskRun, tasks.random_passes, 40, prepare=hurry),
     "semaphores": Runs(
-        semaphore.SemaphoreRun, semaphore.random_uses, strikes=STRIKES | {"remove", "reap", "lose"}, prepare=hear
+        semaphore.SemaphoreRun,
+        semaphore.random_uses,
+        strikes=STRIKES | {"remove", "reap", "lose"},
+        prepare=hear,
+        marks=pytest.mark.fault(37),
     ),
     "semaphores, resized": Runs(
         resizing.ResizeRun,
