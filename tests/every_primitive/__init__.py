@@ -39,6 +39,12 @@ def each(which: Callable[[str, Kind], object] = lambda *_: True, marks: dict[str
     )
 
 
+SAME_RECIPE = (
+    *("RLock", "Election, latch", "BoundedSemaphore", "AtomicInteger", "AtomicReference", "Set"),
+    *("SimpleQueue", "PriorityQueue"),
+)
+"""Kinds that send what another one sends: where requests are lost, that one stands for them."""
+
 waiting = each(lambda _, row: row.ends)
 
 

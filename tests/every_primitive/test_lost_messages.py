@@ -1,7 +1,8 @@
 """A request or a reply that is lost, each in its turn, of each call: the call is made once, and leaves what it should.
 
-A use, its end, and a wait are each made as often as they send requests, at a new path each time. In the nth run the
-nth request of the client is lost, or its reply, together with the connection.
+Each recipe is asked once: kinds that send the same are left out. A use, its end, and a wait are each made as often as
+they send requests, at a new path each time. In the nth run the nth request of the client is lost, or its reply,
+together with the connection.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, InThread
-from tests.every_primitive import each, sleeps
+from tests.every_primitive import SAME_RECIPE, each, sleeps
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, nodes
 from tests.helpers.proxy import Proxy
@@ -48,7 +49,7 @@ def left(client: KazooClient, path: str) -> list[tuple[str, object]]:
 
 
 @effects
-@each(marks=LATER)
+@each(lambda kind, _: kind not in SAME_RECIPE, marks=LATER)
 def test_a_use_and_its_end(
     of: Any, kind: str, effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
@@ -77,7 +78,7 @@ def test_a_use_and_its_end(
 
 
 @effects
-@each(lambda _, row: row.ends, marks=LATER)
+@each(lambda kind, row: row.ends and kind not in SAME_RECIPE, marks=LATER)
 def test_a_wait(
     of: Any, kind: str, effect: str, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -274,36 +273,6 @@ def test_destroy_stops_for_another_client(
     with pytest.raises(RuntimeError, match="in use"):
         destroying.result(30)
     assert len(theirs) == left
-
-
-@pytest.mark.fault(150)
-@pytest.mark.parametrize(
-    ("write", "result"),
-    [
-        (lambda d: d.replace("a", "old", "new"), False),
-        (lambda d: d.pop("a"), "other"),
-    ],
-)
-def test_destroyed_and_made_anew(
-    write: Callable[[Dict[str]], Any],
-    result: Any,
-    zk: KazooClient,
-    connect: Connect,
-    proxy: Proxy,
-    zk_path: str,
-    in_thread: InThread,
-) -> None:
-    """A client's first write finds an entry; the map is destroyed and made anew, all versions included."""
-    d, slow = text(zk, zk_path), text(connect(hosts=proxy.hosts), zk_path)
-    d["a"] = "old"
-    slow.ready()
-    with proxy.hold("getData", where=lambda message: message.path == f"{zk_path}/entries/a") as found:
-        writing = in_thread(write, slow)
-        found.wait()
-        d.destroy()
-        d["a"] = "other"
-    assert writing.result(30) == result
-    assert text(connect(), zk_path) == ({} if result else {"a": "other"})
 
 
 @pytest.mark.parametrize("how", ["get", "get_children"])

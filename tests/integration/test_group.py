@@ -14,7 +14,6 @@ from tests.helpers.eventually import eventually
 from tests.helpers.manual_clock import jump
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ForeignNodeError, Group, LossCause
-from zkconcurrent.testing import Server
 
 
 def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -126,36 +125,6 @@ def test_a_lost_answer_and_another_member(zk: KazooClient, connect: Connect, pro
     assert next_member.active
     assert zk.get(f"{zk_path}/id")[0] == b"second"
     assert zk.get(f"{zk_path}/id")[1].czxid == next_member._member.ticket.token
-
-
-@pytest.mark.fault(106)
-def test_an_expired_member(zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It joins again, with its id and data."""
-    group = Group(connect(**FAST), zk_path)
-    member = group.join(b"data", "id")
-    token = zk.get(f"{zk_path}/id")[1].czxid
-    zookeeper.expire(group.client)
-    eventually(lambda: (stat := zk.exists(f"{zk_path}/id")) and stat.czxid > token and member.active)
-    assert zk.get(f"{zk_path}/id")[0] == b"data"
-    assert not member.lost.is_set()
-    member.leave()
-    assert zk.get_children(zk_path) == []
-
-
-@pytest.mark.fault(108)
-def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A member whose node is deleted, or its group's with it, joins again."""
-    group = Group(connect(), zk_path)
-    member = group.join(b"data", "id")
-    for paths in ([f"{zk_path}/id"], [f"{zk_path}/id", zk_path]):
-        before = zk.get(f"{zk_path}/id")[1].czxid
-        with zk.transaction() as at_once:
-            for path in paths:
-                at_once.delete(path)
-        eventually(lambda: (zk.exists(f"{zk_path}/id") or zk.exists("/")).czxid > before)  # noqa: B023
-        eventually(lambda: member.active)
-    member.leave()
-    assert zk.get_children(zk_path) == []
 
 
 @pytest.mark.fault(106)

@@ -124,32 +124,6 @@ def test_no_thread_for_on_lost(
     assert not told.acquire(blocking=False)
 
 
-@pytest.mark.fault(39)
-@lost_kinds
-def test_a_newer_hold_is_untouched(
-    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
-    lock = kind(connect(timeout=10), zk_path)
-    done = threading.Event()
-
-    def newer() -> bool:
-        with lock:
-            assert done.wait(20)
-            return not lock.lost.is_set()
-
-    with pytest.raises(LockLostError), lock:
-        lose(zookeeper, lock)
-        holding = in_thread(newer)
-        eventually(lambda: "<locked" in repr(lock))
-        with pytest.raises(LockLostError):
-            lock.acquire()
-    eventually(queued(lock.client, zk_path, 1))  # another reader need not wait until the lost node is gone
-    assert lock.locked()
-    done.set()
-    assert holding.result(20)
-
-
 @pytest.mark.fault(439)
 @pytest.mark.parametrize(
     ("kind", "how"),

@@ -217,7 +217,7 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 @pytest.mark.fault(430)
 @pytest.mark.parametrize(
     ("stage", "stops"),
-    [("waiting", True), ("marking", False), ("marking", True), ("marked", False), ("working", True)],
+    [("waiting", True), ("marking", True), ("marked", False), ("working", True)],
 )
 def test_no_period_has_two_starts(zk: KazooClient, zk_path: str, spawn: Spawn, stage: str, stops: bool) -> None:
     """Of three processes one is killed at a stage of its call, or stopped until its session is over: one start.

@@ -175,34 +175,6 @@ def test_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> N
         Queue[bytes](zk, f"{zk_path}-e").put(b"x")
 
 
-def test_a_full_queue(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """There are never more items than maxsize; a claimed one keeps its place; producers wait in their order."""
-    mine, theirs = Queue[bytes](zk, zk_path, 2), Queue[bytes](connect(), zk_path, 2)
-    mine.put(b"1")
-    theirs.put_nowait(b"2")
-    assert mine.full()
-    for call in (mine.put_nowait, lambda item: theirs.put(item, timeout=0.1), lambda item: theirs.put(item, False)):
-        with pytest.raises(Full):
-            call(b"x")
-    assert mine.qsize() == 2
-    assert names(zk, zk_path, "producers") == []
-    first = in_thread(theirs.put, b"3")
-    eventually(lambda: len(names(zk, zk_path, "producers")) == 1)
-    second = in_thread(mine.put, b"4")
-    eventually(lambda: len(names(zk, zk_path, "producers")) == 2)
-    with mine.claim() as claim:
-        assert claim.item == b"1"
-        assert (mine.qsize(), mine.full()) == (1, True)
-        with pytest.raises(Full):
-            mine.put_nowait(b"x")
-        assert not first.done()
-    first.result(10)
-    assert not second.done()
-    assert theirs.get() == b"2"
-    second.result(10)
-    assert [mine.get(), mine.get()] == [b"3", b"4"]
-
-
 def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An exception gives the item back, in its place, and goes on; a later claim has a greater token."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
@@ -216,23 +188,6 @@ def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> 
             raise ZeroDivisionError
     assert tokens == sorted(set(tokens))
     assert [theirs.get() for _ in range(2)] == [b"a", b"b"]
-
-
-def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """After so many claims it is moved aside, and the next is taken; attempts count over processes."""
-    mine, theirs = (Queue[bytes](each, zk_path, max_attempts=2) for each in (zk, connect()))
-    for item in (b"bad", b"good"):
-        mine.put(item)
-    for attempt, queue in enumerate((mine, theirs), 1):
-        with pytest.raises(ZeroDivisionError), queue.claim() as claim:
-            assert (claim.item, claim.attempts) == (b"bad", attempt)
-            raise ZeroDivisionError
-    with mine.claim() as claim:
-        assert (claim.item, claim.attempts) == (b"good", 1)
-    zk.create(f"{zk_path}/dead/other", b"")  # is no item
-    assert theirs.dead() == [b"bad"]
-    assert names(zk, zk_path, "items") == []
-    assert mine.empty()
 
 
 @pytest.mark.fault(81, 250)

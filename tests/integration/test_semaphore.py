@@ -234,23 +234,6 @@ def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Co
     assert not semaphore._session.registry.tickets
 
 
-@pytest.mark.fault(19)
-def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
-    """Containers that the server has reaped, and the value that an operator has removed, are made anew."""
-    semaphore = Semaphore(zk, zk_path, 2)
-    for name in ("leases", "locks", "permits"):
-        with semaphore:
-            pass
-        zk.delete(f"{zk_path}/{name}")
-        with semaphore:
-            assert zk.get(f"{zk_path}/permits")[0] == b"2"
-            assert permits_out(zk, zk_path, 1)()
-    zk.delete(zk_path, recursive=True)
-    semaphore.release()
-    assert semaphore.acquire(False, permits=3)
-    semaphore.release(3)
-
-
 @pytest.mark.fault(21, 66)
 @pytest.mark.parametrize("folder", ["locks", "leases"])
 def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:

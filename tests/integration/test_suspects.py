@@ -34,7 +34,7 @@ TWINS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.fault(285)
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "MultiLock"])
+@pytest.mark.parametrize("kind", ["Lock", "MultiLock"])
 def test_a_cut_link(kind: str, zk_path: str, connect: Connect, proxy: Proxy) -> None:
     """`on_suspect` is called once an outage, only of a hold; a call that blocks stops no heartbeat."""
     told: list[tuple[Any, float]] = []

@@ -147,7 +147,7 @@ RUNS = {
     "double barriers": Runs(
         double_barrier.DoubleBarrierRun, double_barrier.random_steps, marks=pytest.mark.fault(104, 127)
     ),
-    "groups": Runs(group.GroupRun, group.random_steps, marks=pytest.mark.fault(278)),
+    "groups": Runs(group.GroupRun, group.random_steps, marks=pytest.mark.fault(108, 278)),
     "values": Runs(
         values.ValueRun,
         values.random_steps,
@@ -155,7 +155,7 @@ RUNS = {
         marks=pytest.mark.fault(92, 93, 94, 133),
     ),
     "maps": Runs(
-        dicts.DictRun, dicts.random_steps, strikes=STRIKES - {"late"} | {"lose"}, marks=pytest.mark.fault(99, 100)
+        dicts.DictRun, dicts.random_steps, strikes=STRIKES - {"late"} | {"lose"}, marks=pytest.mark.fault(99, 100, 150)
     ),
     "queues": Runs(
         queues.QueueRun,
