@@ -43,9 +43,9 @@ SAME_RECIPE = (
     *("RLock", "Election, latch", "BoundedSemaphore", "AtomicInteger", "AtomicReference", "Set"),
     *("SimpleQueue", "PriorityQueue"),
 )
-"""Kinds that send what another one sends: where requests are lost, that one stands for them."""
+"""Kinds that send what another one sends, which stands for them where requests are lost or a wait is in trouble."""
 
-waiting = each(lambda _, row: row.ends)
+waiting = each(lambda kind, row: row.ends and kind not in SAME_RECIPE)
 
 
 def class_of(kind: str) -> str:

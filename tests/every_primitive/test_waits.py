@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from tests.conftest import FAST, Connect, InThread
-from tests.every_primitive import calls, each, sleeps, waiting
+from tests.every_primitive import SAME_RECIPE, calls, each, sleeps, waiting
 from tests.helpers.eventually import eventually
 from tests.helpers.kinds import KINDS, nodes
 from tests.helpers.proxy import Proxy
@@ -116,7 +116,9 @@ def test_its_nodes_are_deleted(
 
 @pytest.mark.fault(9, 10)
 @pytest.mark.parametrize("how", ["silent", "refused"])
-@each(lambda kind, row: row.ends and kind != "Group")  # whose deadline is for each change: its first look has none
+@each(
+    lambda kind, row: row.ends and kind not in (*SAME_RECIPE, "Group")
+)  # whose deadline is for each change: its first look has none
 def test_out_of_reach(
     of: Any, kind: str, how: str, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
+from tests.conftest import FAST, Connect, InThread
 from tests.helpers.contenders import held_elsewhere, queued, wait_in, waiters
 from tests.helpers.eventually import eventually
+from tests.helpers.proxy import Proxy
 from tests.integration.test_hold import AGAINST, MAKE, ephemerals, every
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, WaitCancelledError
 from zkconcurrent._threads.base.cancel import waits
@@ -138,3 +139,19 @@ def test_a_handler_that_raises_too(zk: KazooClient, connect: Connect, zk_path: s
             eventually(queued(zk, zk_path, 1))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.fault(95)
+def test_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
+    """A wait ends although ZooKeeper is out of reach; its node goes after the reconnect."""
+    lock = Lock(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path)
+    with Lock(zk, zk_path):
+        waiting = in_thread(lock.acquire)
+        eventually(queued(zk, zk_path, 2))
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: ended(lock) == 1)
+        assert lock.cancel_waits() == 1
+        assert isinstance(waiting.exception(20), WaitCancelledError)
+        proxy.resume()
+        eventually(queued(zk, zk_path, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,6 @@ from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes
 from tests.helpers.eventually import eventually
 from tests.helpers.lock_types import read_lock, write_lock
 from tests.helpers.losses import expire
-from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition, Lock, LockLostError, ReadWriteLock, RLock
 from zkconcurrent.testing import Server
 
@@ -144,27 +142,6 @@ def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, 
         with pytest.raises(LockLostError):
             condition.release()
     assert waiter_nodes(zk, zk_path) == []
-
-
-@pytest.mark.usefixtures("uncollected")
-@pytest.mark.threads_only("interrupts the thread that calls; a task is cancelled instead")
-def test_an_interrupted_waiter_is_notified_no_more(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """Its node is gone before it goes on, however slow the link is: it would take another's turn."""
-    condition = Condition(connect(proxy.hosts), zk_path)
-
-    def interrupt() -> None:
-        eventually(waiters(zk, zk_path, 1))
-        proxy.delay(0.05)
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
-
-    with condition:
-        interrupting = in_thread(interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            condition.wait()
-        assert waiter_nodes(zk, zk_path) == []
-        interrupting.result(20)
 
 
 @pytest.mark.threads_only("the error of a task names aio")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, InThread
-from tests.helpers.eventually import eventually
-from tests.helpers.processes import Spawn, line_from, spawning
-from zkconcurrent import DetachedLock, Lock, LockLostError, RLock
-
-spawn = spawning("tests.integration.detached_party", 4)
+from tests.conftest import Connect
+from tests.helpers.processes import run_python
+from zkconcurrent import DetachedLock, Lock, LockLostError
+from zkconcurrent.testing import Server
 
 
 def queue(zk: KazooClient, path: str) -> list[int]:
@@ -69,59 +66,23 @@ def test_one_owner(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     stranger.release()
 
 
-def test_one_queue_with_locks(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """A Lock waits for the persistent node, in the order of arrival, and the tokens rise in that order."""
-    detached, lock = DetachedLock(connect(), zk_path, "job"), RLock(connect(), zk_path)
-    first = Lock(connect(), zk_path)
-    tokens = []
-    first.acquire()
-    waiting = in_thread(detached.acquire)
-    eventually(lambda: len(zk.get_children(zk_path)) == 2)
-
-    def use() -> None:
-        with lock:
-            tokens.append(lock.fencing_token)
-
-    using = in_thread(use)
-    eventually(lambda: len(zk.get_children(zk_path)) == 3)
-    tokens.append(first.fencing_token)
-    first.release()
-    assert waiting.result(20)
-    tokens.append(detached.fencing_token)
-    assert queue(zk, zk_path)[0] == 0
-    assert not using.done()
-    detached.release()
-    using.result(20)
-    assert tokens == sorted(set(tokens))
-
-
 @pytest.mark.fault(114)
-@pytest.mark.parametrize("end", ["kill", "exit"])
-@pytest.mark.threads_only("is of other processes, which have threads")
-def test_a_killed_holder(end: str, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+@pytest.mark.threads_only("is of another process, which has threads")
+def test_a_holder_that_exits(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """The hold outlives its process and session; another process of the owner has it, and releases it."""
-    holder = spawn("exit" if end == "exit" else "hold", "job")
-    assert line_from(holder) == "True"
-    token = zk_token(zk, zk_path)
-    if end == "kill":
-        holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    assert not DetachedLock(zk, zk_path, "another").acquire(timeout=0.2)
-    mine = DetachedLock(zk, zk_path, "job")
-    if end == "kill":
-        assert line_from(spawn("release", "job")) == "released"
-        assert not mine.locked()
-        return
+    code = """import sys, zkconcurrent
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}")
+zkconcurrent.DetachedLock(zk, sys.argv[2], "job").acquire()
+"""
+    run_python("-c", code, zookeeper.hosts, zk_path)
+    another, mine = DetachedLock(zk, zk_path, "another"), DetachedLock(zk, zk_path, "job")
+    assert not another.acquire(timeout=0.2)
+    holder = another.owner()
+    assert holder is not None
     assert mine.acquire(blocking=False)
-    assert mine.fencing_token == token
+    assert mine.fencing_token == holder.token
     mine.release()
     assert not mine.locked()
-
-
-def zk_token(zk: KazooClient, path: str) -> int:
-    """Return the token in the node."""
-    (name,) = zk.get_children(path)
-    return int(json.loads(zk.get(f"{path}/{name}")[0])["token"])
 
 
 def test_with_blocks(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss
 
 from tests.conftest import FAST, PATIENCE, Connect, InThread
 from tests.helpers.backups import back_up, restore
@@ -184,28 +183,6 @@ def test_stale_while_disconnected(connect: Connect, proxy: Proxy, zk: KazooClien
     assert not d.stale
     theirs["a"] = "3"
     eventually(lambda: d["a"] == "3")
-
-
-@pytest.mark.fault(101)
-def test_nothing_old_after_a_reconnect(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
-    """A read that begins when the client is connected again waits for the listing, however long that takes."""
-    theirs = text(zk, zk_path)
-    theirs["a"] = "1"
-    client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
-    d = text(client, zk_path)
-    assert d["a"] == "1"
-
-    def reads(value: bytes) -> bool:
-        try:
-            return bool(client.connected and client.get(f"{zk_path}/entries/a")[0] == value)
-        except ConnectionLoss:  # kazoo has just learned of the cut
-            return False
-
-    for n in range(5):
-        proxy.cut()
-        theirs["a"] = str(n)
-        eventually(lambda n=n: reads(b"%d" % n))
-        assert d["a"] == str(n)
 
 
 @pytest.mark.fault(248)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from queue import Queue as Inbox
 
 import pytest
 from kazoo.client import KazooClient
@@ -72,31 +71,6 @@ def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
         assert failed.wait(10)
         failing.result(10)
         eventually(lambda: len(zk.get_children(zk_path)) == 2)
-    assert zk.get_children(zk_path) == []
-
-
-def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """The number is a threshold: a party that comes while others are inside enters at once, and is waited for."""
-    barrier = DoubleBarrier(zk, zk_path, 2)
-    inside, go = Inbox[str](), threading.Event()
-
-    def take_part(who: str, timeout: float) -> bool:
-        assert barrier.enter(timeout)
-        inside.put(who)
-        assert go.wait(20)
-        return barrier.leave(20)
-
-    first = in_thread(take_part, "first", 20)
-    assert barrier.enter(20)
-    assert inside.get(timeout=20) == "first"
-    third = in_thread(take_part, "third", 0)
-    assert inside.get(timeout=20) == "third"
-    assert not barrier.leave(0.2)
-    assert barrier.enter(0)
-    go.set()
-    assert barrier.leave(20)
-    assert first.result(20)
-    assert third.result(20)
     assert zk.get_children(zk_path) == []
 
 

@@ -32,7 +32,6 @@ from zkconcurrent import (
     Full,
     LifoQueue,
     LockLostError,
-    OutcomeUnknownError,
     PriorityQueue,
     Queue,
     RefusedError,
@@ -175,21 +174,6 @@ def test_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> N
         Queue[bytes](zk, f"{zk_path}-e").put(b"x")
 
 
-def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An exception gives the item back, in its place, and goes on; a later claim has a greater token."""
-    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
-    for item in (b"a", b"b"):
-        mine.put(item)
-    tokens = []
-    for queue in (mine, theirs):
-        with pytest.raises(ZeroDivisionError), queue.claim() as claim:
-            tokens.append(claim.fencing_token)
-            assert claim.item == b"a"
-            raise ZeroDivisionError
-    assert tokens == sorted(set(tokens))
-    assert [theirs.get() for _ in range(2)] == [b"a", b"b"]
-
-
 @pytest.mark.fault(81, 250)
 def test_a_consumer_whose_session_ends(
     zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
@@ -276,23 +260,6 @@ def test_a_claim_whose_session_ends_before_its_answer(
             first.result(30)
         assert zk.get(f"{zk_path}/claims/{names(zk, zk_path, 'claims')[0]}")[1].czxid == second.fencing_token
     assert names(zk, zk_path, "items") == []
-
-
-@pytest.mark.fault(80)
-def test_a_put_of_unknown_outcome(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
-    """If the time is up before the outcome can be found out, the error says so; the item is there once, or never."""
-    queue = Queue[bytes](connect(proxy.hosts, timeout=9, **FAST), zk_path)
-    queue.put(b"first")
-    proxy.refuse()  # the client can't come back
-    with (
-        proxy.lose_answer("multi", where=lambda message: not message.heartbeat),
-        pytest.raises(OutcomeUnknownError, match="unknown"),
-    ):
-        queue.put(b"second", timeout=0.5)
-    proxy.resume()
-    queue.put(b"third", timeout=30)
-    eventually(lambda: not queue._path_state._left)
-    assert [Queue[bytes](zk, zk_path).get_nowait() for _ in range(3)] == [b"first", b"second", b"third"]
 
 
 def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

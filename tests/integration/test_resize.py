@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, InThread
 from tests.helpers.contenders import children, permits_awaited
 from tests.helpers.eventually import eventually
-from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore, WaitCancelledError
+from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 
@@ -52,69 +50,6 @@ def test_more(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path:
     eventually(lambda: kind(connect(), zk_path, 7).available() == 5)  # no value is compared any more
     assert mine.acquire(permits=4, timeout=20)  # more than its value
     mine.release(4)
-
-
-@pytest.mark.fault(98)
-@both
-def test_fewer_than_are_held(
-    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """The holders keep theirs; nobody gets one until fewer are held than the new number."""
-    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
-    assert mine.acquire(permits=3)
-    waiting = in_thread(theirs.acquire)
-    eventually(permits_awaited(zk, zk_path, 1))
-    theirs.resize(1)
-    assert mine.available() == -2
-    assert mine.locked()
-    assert mine.hold_count() == 3
-    assert not mine.lost.is_set()
-    for left in (-1, 0):
-        mine.release()
-        eventually(lambda left=left: theirs.available() == left)
-        assert not theirs.acquire(timeout=0.05)
-        assert not waiting.done()
-    mine.release()
-    assert waiting.result(20)
-    assert not mine.acquire(blocking=False)
-    theirs.release()
-    with mine.hold(timeout=20):
-        pass
-
-
-@pytest.mark.parametrize("end", ["its time is up", "it is ended", "enough again"])
-def test_a_waiter_for_more_than_are_left(
-    end: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """It keeps its place, and those behind it wait although permits are free, until it gives up or gets its permits."""
-    mine, theirs = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
-    assert mine.acquire()
-    many = in_thread(_acquired, mine, permits=3, timeout=3.0 if end == "its time is up" else None)
-    eventually(permits_awaited(zk, zk_path, 1))
-    one = in_thread(theirs.acquire)
-    eventually(lambda: permits_awaited(zk, zk_path, 2)() or one.done())
-    theirs.resize(2)
-    assert not one.done() or many.done()
-    if end == "it is ended":
-        mine.cancel_waits()
-    elif end == "enough again":
-        theirs.resize(4)
-        mine.release()
-    assert one.result(20)
-    if end == "enough again":
-        assert many.result(20)
-        mine.release(3)
-    else:
-        assert not many.result(20)
-        mine.release()
-    theirs.release()
-
-
-def _acquired(semaphore: Semaphore, **options: Any) -> bool:
-    try:
-        return semaphore.acquire(**options)
-    except WaitCancelledError:
-        return False
 
 
 @pytest.mark.fault(74)

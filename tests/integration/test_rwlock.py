@@ -21,28 +21,6 @@ def queue(client: KazooClient, path: str) -> list[str]:
     return sorted(names, key=lambda name: (name[1:], name))
 
 
-def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Each has its own depth; a thread that reads reads on at once, though a writer waits behind it."""
-    mine, again, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
-    for _ in range(2):
-        mine.write_lock.acquire()
-    for _ in range(3):
-        again.read_lock.acquire()
-    assert (mine.write_lock._recursion_count(), mine.read_lock._recursion_count()) == (2, 3)
-    again.write_lock.release()
-    assert not theirs.read_lock.acquire(blocking=False)
-    mine.write_lock.release()
-    eventually(lambda: theirs.read_lock.acquire(blocking=False))
-    theirs.read_lock.release()
-    waiting = in_thread(lambda: theirs.write_lock.acquire() and theirs.write_lock.release())
-    mine.read_lock.acquire()
-    for _ in range(4):
-        assert not waiting.done()
-        mine.read_lock.release()
-    waiting.result(10)
-    eventually(queued(zk, zk_path, 0))
-
-
 @pytest.mark.parametrize("how", [{}, {"timeout": 0}], ids=str)
 def test_a_downgrade_leaves_no_gap(
     how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread

@@ -197,19 +197,6 @@ def test_who_holds_and_who_waits(zk: KazooClient, connect: Connect, zk_path: str
     more.result(10)
 
 
-def test_guard(zk: KazooClient, zk_path: str) -> None:
-    """A transaction under guard commits while the permit lives, and fails once it is gone."""
-    semaphore = Semaphore(zk, zk_path)
-    semaphore.acquire()
-    guarded, late = semaphore.guard(zk.transaction()), semaphore.guard(zk.transaction())
-    guarded.create(f"{zk_path}-done")
-    assert guarded.commit()[-1] == f"{zk_path}-done"
-    semaphore.release()
-    late.delete(f"{zk_path}-done")
-    late.commit()
-    assert zk.exists(f"{zk_path}-done")
-
-
 @pytest.mark.fault(60)
 @both
 def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
