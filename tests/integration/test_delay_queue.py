@@ -93,30 +93,6 @@ def test_an_earlier_item_wakes_the_one_that_sleeps(
     assert mine.qsize() == 1
 
 
-@pytest.mark.fault(86)
-def test_a_clock_that_is_set(connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """A consumer whose clock is behind waits; one that sleeps goes by the new time once its clock is set forward."""
-    client = connect()
-    clock = with_clock(client)
-    consumer, producer = DelayQueue[bytes](client, zk_path), DelayQueue[bytes](zk, zk_path)
-    clock.ahead = -3600
-    producer.put(b"x")
-    with pytest.raises(Empty):
-        consumer.get_nowait()
-    waiting = in_thread(consumer.get)
-    eventually(lambda: names(zk, zk_path, "consumers"))
-    assert not waiting.done()
-    assert producer.qsize() == 1
-    for ahead, item in ((0, b"x"), (3601, b"later")):
-        clock.ahead = ahead
-        assert waiting.result(20) == item
-        if not ahead:
-            producer.put(b"later", delay=3600)
-            waiting = in_thread(consumer.get)
-            eventually(lambda: names(zk, zk_path, "consumers"))
-            assert not waiting.done()
-
-
 def test_shut_down(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """The last items are taken when they are due; then `get` raises ShutDown."""
     client = connect()

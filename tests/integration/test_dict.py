@@ -30,10 +30,6 @@ def text(client: KazooClient, path: str, **options: Any) -> Dict[str]:
     return Dict(client, path, codec=TEXT, **options)
 
 
-def _has(d: Dict[str], value: str) -> bool:
-    return d["a"] == value
-
-
 def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Other clients see what is written; `tests/conformance` has all that a dict has."""
     d, other = text(zk, zk_path), text(connect(), zk_path)

@@ -45,7 +45,6 @@ def ephemerals(client: KazooClient, path: str) -> list[str]:
 
 @pytest.mark.fault(27)
 @every
-@pytest.mark.threads_only("sleeps on the thread, and so holds up the loop")
 def test_exclusion(which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Threads of two clients count without losing one; at the end no node is left."""
     make, against, other = MAKE[which], AGAINST.get(which, MAKE[which]), connect()

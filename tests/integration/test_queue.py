@@ -312,32 +312,6 @@ def test_immediate_shutdown(zk: KazooClient, connect: Connect, zk_path: str) -> 
     assert names(zk, zk_path, "items") == []
 
 
-@pytest.mark.fault(151)
-@pytest.mark.parametrize("used", [False, True])
-def test_destroy_as_another_client_comes(
-    used: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
-) -> None:
-    """A client comes behind the look, or behind the delete of our own member: no item is deleted."""
-    mine, theirs = Queue[bytes](connect(hosts=proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
-    if used:
-        mine.put(b"old")
-        held = proxy.hold("multi")
-    else:
-        client = connect()
-        Queue[bytes](client, zk_path).put(b"old")
-        client.stop()
-        held = proxy.hold("getChildren", where=lambda message: message.path == f"{zk_path}/members")
-    with held as before:
-        destroying = in_thread(mine.destroy)
-        before.wait()
-        theirs.put(b"new")
-    with pytest.raises(RuntimeError, match="in use"):
-        destroying.result(10)
-    assert [theirs.get_nowait(), mine.get_nowait()] == [b"old", b"new"]
-    mine.put(b"next")
-    assert theirs.get_nowait() == b"next"
-
-
 @pytest.mark.fault(169)
 def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Only the item that fails too often is moved aside; those behind it are claimed as often as any."""
