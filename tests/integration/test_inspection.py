@@ -198,6 +198,22 @@ def test_its_thread_has_ended(kind: Any, zk: KazooClient, zk_path: str, in_threa
     lock._at_fork_reinit()
 
 
+def test_where_a_holder_is(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A hold tells where its thread is, so that one that hangs is told from one that works."""
+    done = threading.Event()
+
+    def settle() -> None:
+        with RLock(zk, zk_path):
+            done.wait()
+
+    settling = in_thread(settle)
+    where = re.compile(r"wait \(threading.py:\d+\) < wait \(threading.py:\d+\) < settle \(test_inspection.py:\d+\)")
+    eventually(lambda: [hold for hold in holds(zk_path) if hold.owner and where.fullmatch(hold.owner.at)])
+    assert where.search(next(line for line in str(inspect()).splitlines() if zk_path in line))
+    done.set()
+    settling.result(20)
+
+
 def test_tasks(zk: KazooClient, zk_path: str) -> None:
     """Holds and waits of tasks have the task's name."""
 
