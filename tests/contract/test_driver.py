@@ -10,10 +10,12 @@ import pytest
 
 from tests.helpers.bench import Simulated, perform
 from zkconcurrent._protocol.operations import (
+    ConnectionLost,
     CreateEphemeral,
     DetachTicket,
     EnsureContainer,
     Grant,
+    Multi,
     NewTicket,
     ProveLease,
 )
@@ -49,6 +51,34 @@ def test_a_hold_on_a_connection_of_any_age_stays(path: str) -> None:
         return [age for age, ticket in held if ticket is None or ticket.state is not State.HELD]
 
     assert bench.run(lost) == []
+    bench.close()
+
+
+@pytest.mark.fault(1)
+def test_a_late_reply_to_a_multi(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The node of a create that counts as lost is known once its reply comes after all."""
+    bench = Simulated()
+
+    def name() -> str | None:
+        session = bench.session()
+
+        def recipe() -> Steps:
+            yield EnsureContainer(path)
+            ticket = yield NewTicket(path)
+            wire = bench._process(session).connection.wire
+            assert wire is not None
+            wire.delay, session.longest_reply = 0.5, 0.1
+            with pytest.raises(ConnectionLost):
+                yield Multi(ticket, (CreateEphemeral(ticket, "lock-", b""),))
+            return ticket
+
+        ticket = perform(session, path, recipe())
+        assert ticket is not None
+        session.link.handler.sleep_func(2)
+        return ticket.name
+
+    assert bench.run(name)
+    assert "failed" not in caplog.text
     bench.close()
 
 

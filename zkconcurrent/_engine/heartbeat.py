@@ -301,25 +301,23 @@ class Heartbeat:
 
     def _check_nodes(self, known: list[Ticket]) -> None:
         """Check nodes on the server. If a check fails, the checks behind it show nothing, and nothing is proved."""
-        asked_in = self._client.registry.session
+        link, asked_in = self._client.link, self._client.registry.session
 
         def checked(reply: HandledReply) -> None:
             if reply.error is not None or self._client.registry.session != asked_in:
                 return
             failed = [n for n, result in enumerate(reply.value) if self._note_result(known[n], result)]
             if failed:
-                link = self._client.link
                 # A check of the root proves the lease in place of the failed `multi`.
                 proof = link.check((), self._expected(lambda _: None))
                 # Reads behind the `sync` show at once which of the other nodes are missing.
-                sync, reads = link.sync("/", Reply()), map(self._read, known[failed[0] + 1 :])
+                sync, reads = link.sync("/", Reply()), map(self._read_of, known[failed[0] + 1 :])
                 link.send(proof, sync, *reads)
                 self.hurry()
 
-        link = self._client.link
         link.send(link.check([ticket.node for ticket in known], self._expected(checked)))
 
-    def _read(self, ticket: Ticket) -> Request:
+    def _read_of(self, ticket: Ticket) -> Request:
         reply = HandledReply(lambda reply: self._note_result(ticket, reply.error), self._client.post)
         return self._client.link.get(ticket.node, reply)
 

@@ -77,10 +77,9 @@ def _request(
         last = replies[-1]
         if not last.done:
             bound = session.reply_limit()
-            while not last.done:
-                if not (yield from call.park(bound)):
-                    # The request was lost inside kazoo.
-                    last.set_exception(kazoo_errors.ConnectionLoss())
+            # After that, the request counts as lost. If its reply comes all the same, its ticket gets to know it.
+            while not last.done and (yield from call.park(bound)):
+                pass
         # The other replies came before the last one, so kazoo's thread has posted what is to be done with them.
         session.run_posted()
         in_doubt, again = again, []

@@ -52,13 +52,13 @@ class Leases:
         self._leases.clear()
 
     def as_write(self, reply: Reply) -> Reply:
-        """Mark and return the reply to a write sent now: its success renews the lease, as a majority must agree."""
+        """Mark and return the reply to a write made now: its success renews the lease, as a majority must agree."""
         reply.on_reply = self.note_write
         reply.sent = self._opening.clock()
         return reply
 
     def as_sync(self, reply: Reply) -> Reply:
-        """Mark and return the reply to a `sync` sent now: its success helps later writes, as it goes by the leader."""
+        """Mark and return the reply to a `sync` made now: its success helps later writes, as it goes by the leader."""
         reply.on_reply = self._note_sync
         reply.sent = self._opening.clock()
         return reply

@@ -91,8 +91,8 @@ class Link:
         self.identity = of_thread
         # Returns the number in `Thread.ident`, which the system may give to another thread later.
         self.thread = threading.get_ident
-        # kazoo's connection thread, and the numbers of all its threads, of which it was the last to start.
-        self._own_threads: tuple[object, set[object]] = None, set()
+        # kazoo's threads, and their numbers.
+        self._own_threads: tuple[list[object], set[object]] = [], set()
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep
         # either kind from being set, and the first kind takes half the work of kazoo's events.
         self.sleep_event = AutoResetEvent
@@ -231,12 +231,11 @@ class Link:
 
         These are kazoo's threads, and the thread of a service in the memory of this process.
         """
-        routine = self._parts.routine
+        threads = [self._parts.routine, *self._parts.workers]
         known, idents = self._own_threads
-        if routine is not known or routine is None:
-            threads = [routine, *self._parts.workers]
+        if threads != known:
             idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
-            self._own_threads = routine, idents
+            self._own_threads = threads, idents
         here = self.thread()
         return here in idents or here in serving.threads
 
@@ -253,8 +252,6 @@ class Link:
     def acl(self) -> Sequence[ACL]:
         """Return the access rights of a new node."""
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
-
-    # The methods below each return a request, for `send`; only the last two send it.
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> Request:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
@@ -304,7 +301,7 @@ class Link:
         return self._transact(checks, reply, on_reply)
 
     def _transact(self, parts: list[object], reply: Reply, on_reply: Callable[[Reply], None]) -> Request:
-        """Return a multi, whose reply counts as a success even if its parts failed."""
+        """Return a multi. kazoo takes its reply for a success even if its parts failed; `on_reply` looks at them."""
         reply.sent, reply.on_reply = self.transport.opening.clock(), on_reply
         made = any(type(part) is CreateContainer for part in parts)
         return MultiWithContainers(parts) if made else Transaction(parts), reply

@@ -18,7 +18,7 @@ class Reply:
         wake: called once the reply is done; None if no call waits for it, or a call waits for a later reply.
         on_reply: a function that records what the reply proves, and may change its value or error; called before any
             thread learns of the reply.
-        sent: when the request was handed over to be sent.
+        sent: when the request was made, to be sent at once.
         session: the only session in which the request may be sent; None if any session will do.
     """
 
@@ -38,21 +38,20 @@ class Reply:
     def set(self, value: object = None) -> None:
         """Take the reply; on kazoo's connection thread."""
         self.value = value
-        self._take()
+        try:
+            if self.on_reply is not None:
+                self.on_reply(self)
+        except Exception as error:
+            # This thread would drop the connection, and the reply would never be done.
+            log.exception("a reply was not handled")
+            self.error = error
+        self._complete()
 
     def set_exception(self, error: Exception) -> None:
         """Take the failure; on kazoo's connection thread, or on the caller's if the request is not sent."""
         self.error = error
-        self._take()
-
-    def _take(self) -> None:
         if self.on_reply is not None:
-            try:
-                self.on_reply(self)
-            except Exception as error:
-                # It would end kazoo's thread.
-                log.exception("a reply was not handled")
-                self.error = error
+            self.on_reply(self)
         self._complete()
 
     def _complete(self) -> None:

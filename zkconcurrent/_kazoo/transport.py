@@ -14,8 +14,8 @@ Two rules keep requests and replies in step, and kazoo's thread alive:
   dropped, and the turn with it; so the code on top of a caller cannot stop the client for good.
 
 No thread waits for room in the socket. What has no room stays in the `SendLock`, and goes out when there is room. If
-an interrupt strikes before a caller's requests are sent, the keeper's `nudge` has kazoo's thread send them. With TLS,
-and with kazoo's handler for gevent or another one, callers put their requests into kazoo's queue.
+an interrupt leaves requests there unsent, the keeper's `nudge` has kazoo's thread send them. With TLS, and with kazoo's
+handler for gevent or another one, callers put their requests into kazoo's queue.
 
 One series of numbers serves all connections of a client, as in the Java and C clients. kazoo would begin a new series
 on each connection; but the server tells the changes of a session apart by their numbers, and changes of the last
@@ -182,7 +182,7 @@ class Transport:
     # -- on the caller's thread ----------------------------------------------------------------------------------
 
     def _send_directly(self, requests: Sequence[Request], bodies: Sequence[bytes]) -> bool:
-        """Send requests on the calling thread; do nothing and return False if kazoo's thread must send them."""
+        """Send requests on the calling thread; send none and return False if kazoo's thread must send them."""
         parts, send_lock, me = self.parts, self._send_lock, threading.get_ident()
         if send_lock is None or not send_lock.direct or parts.queue or send_lock.owner == me:
             return False
