@@ -72,6 +72,7 @@ soak: ## random use under random faults, the history checked; then all of the si
 	SIM_PLACES=1000 TASK_CYCLES=10000 LEAK_USES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py \
 	  tests/faults/test_barrier.py tests/faults/test_hangs.py tests/faults/test_leaks.py tests/aio/test_costs.py
 	$(BIN)/python -m tests.faults.block_storm --strikes 10000
+	PROPERTY_EXAMPLES=300 $(PYTEST) tests/properties
 
 mutants: ## small changes of the library, 400: which do the tests without a server kill? tests/mutants/results.md; an hour
 	@tools/venv test

@@ -1,0 +1,1 @@
+"""Calls and faults that Hypothesis draws."""
