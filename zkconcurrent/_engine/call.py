@@ -70,13 +70,11 @@ class Call:
         patience: until when the present recipe, or the last one, may wait.
         refused: the path of the container that the servers have refused to make; None if they have refused none.
         story: what is reported to listeners about the acquire that it makes; None without listeners.
-        long_wait: the wait for a lock or permits that is logged if it lasts long.
+        waiting: who waits for what, since and until when; see `Waiting` in `_observe/long_waits.py`.
         check: when to search for a deadlock around the wait, if the waiting owner holds something.
         label: the label of the lock that it acquires.
         for_block: a `with` block outside of generators acquires, so only the owner will release.
         of_library: a thread of the library makes the call, and no caller waits for it.
-        waiter: for a wait without a `long_wait`, the thread or task that waits, and since when, by the clock of
-            deadlines.
         owned_locks: the session's lock, if a signal handler or a finalizer makes this call on top of a frame that has
             the lock; see `Resumable`.
         waits_for: see `Resumable`.
@@ -94,14 +92,13 @@ class Call:
     part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
     refused: str | None = None
-    # The layers above make these three `Story`, `LongWait` and `WaitCheck`.
+    # The layers above make these three `Story`, `Waiting` and `WaitCheck`.
     story: Any = None
-    long_wait: Any = None
+    waiting: Any = None
     check: Any = None
     label: str | None = None
     for_block = False
     of_library = False
-    waiter: tuple[int, float] | None = None
     _leaves_clean_up = False
 
     def __init__(
@@ -313,9 +310,9 @@ class Call:
 
     def _note_waiter(self) -> None:
         """Note who waits, for `inspect()`; not earlier, as most calls never wait for anything but replies."""
-        if self.long_wait is None and self.waiter is None and not self.of_library:
+        if self.waiting is None and not self.of_library:
             owner = self.session.identity() if self.deserted is None else of_caller()
-            self.waiter = owner, self.session.now()
+            self.waiting = None, owner, self.session.now(), self.patience.deadline
 
     def park(self, bound: float) -> Steps[bool]:
         """Sleep until woken, or for a while; return False if `bound` has passed and nothing has woken the call.

@@ -296,13 +296,9 @@ class _Seen:
 
     def _waiting(self, owners: dict[str, int]) -> Iterator[WaitReport]:
         for call in self._session.calls:
-            deadline = call.patience.deadline
-            if (wait := call.long_wait) is not None:
-                _, owner, since, deadline = wait
-            elif (waiter := call.waiter) is not None:
-                owner, since = waiter
-            else:
+            if (waiting := call.waiting) is None:
                 continue
+            _, owner, since, deadline = waiting
             waited = self._session.now() - since
             yield self._wait(call, owner, waited, None if deadline is None else deadline - since, owners)
 

@@ -35,10 +35,11 @@ class WaitedFor(Protocol):
         """Log that calls of these owners wait here, the longest for `waited` seconds. This may take a while."""
 
 
-LongWait: TypeAlias = "tuple[WaitedFor, int, float, float | None]"
+Waiting: TypeAlias = "tuple[WaitedFor | None, int, float, float | None]"
 """The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
 
-Each acquire makes one, so it is a plain tuple: an object of a class takes longer to make.
+Only a wait for a lock or permits has a queue, and is logged if it lasts long. Each acquire makes one, so it is a plain
+tuple: an object of a class takes longer to make.
 """
 
 
@@ -46,7 +47,7 @@ class WaitingCall(Protocol):
     """A call that may wait in a queue at its path."""
 
     path: str
-    long_wait: LongWait | None
+    waiting: Waiting | None
 
 
 class LongWaits:
@@ -75,8 +76,8 @@ class LongWaits:
         If the wait was reported, the keeper's next turn has its end logged. The caller may have the lock now, and must
         go on.
         """
-        wait, call.long_wait = call.long_wait, None
-        if wait is None or wait[0].queue_key not in self._due:
+        wait, call.waiting = call.waiting, None
+        if wait is None or wait[0] is None or wait[0].queue_key not in self._due:
             return
         waited, path = self._client.now() - wait[2], call.path
         if waited >= self._long:
@@ -97,25 +98,25 @@ class LongWaits:
     def _find(self, now: float) -> None:
         """Find the waits for which a report is due, and when to look again."""
         first, least = now, self._long
-        long: dict[Hashable, list[LongWait]] = {}
+        long: dict[Hashable, list[tuple[WaitedFor, int, float]]] = {}
         for call in self._client.calls:
-            wait: LongWait | None = call.long_wait
-            if wait is None:
+            queue, owner, since, _ = call.waiting or (None, 0, 0.0, None)
+            if queue is None:
                 continue
-            if now - wait[2] >= least:
-                long.setdefault(wait[0].queue_key, []).append(wait)
+            if now - since >= least:
+                long.setdefault(queue.queue_key, []).append((queue, owner, since))
             else:
-                first = min(first, wait[2])
+                first = min(first, since)
         # While there are long waits, look again after each `IDLE_BEAT`, as some may end. Never look more often, even if
         # many waits become long one after the other.
         self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + least)
         self._due = {key: self._due.get(key, least) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
-            waited = now - min(since for _, _, since, _ in waits)
+            waited = now - min(since for _, _, since in waits)
             if waited >= self._due[key]:
                 if enabled:
-                    owners = [owner for _, owner, _, _ in waits]
+                    owners = [owner for _, owner, _ in waits]
                     self._reports.append(partial(waits[0][0].report_wait, owners, waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)

@@ -107,7 +107,7 @@ class QueueCore:
 
     def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
         """Note that a call of this owner waits here, so that a long wait is logged."""
-        call.long_wait = self, owner, self.session.now(), deadline
+        call.waiting = self, owner, self.session.now(), deadline
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
         """Log that these owners wait, the longest for `waited` seconds, and who holds the lock."""
