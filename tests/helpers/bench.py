@@ -51,9 +51,6 @@ class Bench(Protocol):
     def unanswered(self, session: Session) -> AbstractContextManager[None]:
         """Have nothing come from the server within the block, however long it takes, nor the end of the connection."""
 
-    def reap(self) -> None:
-        """Have the server look for empty containers soon."""
-
     def close(self) -> None:
         """Let go of it all."""
 
@@ -143,9 +140,6 @@ class Real:
         yield
         proxy.resume()
 
-    def reap(self) -> None:
-        """It does so now and then."""
-
     def close(self) -> None:
         """Stop the clients and the proxies."""
         self._open.close()
@@ -222,10 +216,6 @@ class Simulated:
     def unanswered(self, _session: Session) -> AbstractContextManager[None]:
         """Nothing comes while the one actor runs."""
         return nullcontext()
-
-    def reap(self) -> None:
-        """Do it."""
-        self._ensemble.reap()
 
     def close(self) -> None:
         """Leave nothing for the interpreter's exit to clean up."""

@@ -21,7 +21,7 @@ class Count:
 
     @property
     def requests(self) -> Counter[str]:
-        """How many requests of each name were sent, without pings, heartbeats and `removals`."""
+        """How many requests of each name were sent, without pings, heartbeats and removals of watches."""
         return Counter(message.name for message in self._work())
 
     @property
@@ -33,11 +33,6 @@ class Count:
     def heartbeats(self) -> int:
         """How many heartbeats were sent, each of which checks what is held, or asks for `getEphemerals`."""
         return sum(1 for each in self._sent() if each.heartbeat and each.name not in ("sync", "getData"))
-
-    @property
-    def removals(self) -> int:
-        """How many watches were removed: in the background, some seconds after a wait that ended without its event."""
-        return sum(1 for each in self._sent() if each.name == "removeWatches")
 
     @property
     def pings(self) -> int:

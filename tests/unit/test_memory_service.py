@@ -45,7 +45,6 @@ from zkconcurrent._memory.tree import Tree
 from zkconcurrent._memory.wire import Connection
 
 HELLO = struct.pack("!iiqiq", 44, 0, 0, 1000, 0) + pack(bytes(16))
-DELETE_CONTAINER, MULTI_READ, CREATE_SESSION = 20, 22, -10
 
 
 class Bench:
