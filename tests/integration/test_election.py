@@ -15,6 +15,7 @@ from tests.helpers.contenders import children, queued
 from tests.helpers.eventually import eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, LockLostError, RefusedError
+from zkconcurrent._threads.base import lock_base
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -80,8 +81,9 @@ def test_an_id_of_its_own(zk: KazooClient, connect: Connect, zk_path: str) -> No
     other.withdraw()
 
 
-def test_not_elected_in_time(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_not_elected_in_time(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A block that is not entered in time names the leader, and leaves no node; nothing or less is one attempt."""
+    monkeypatch.setattr(lock_base, "CLEAN_UP_PATIENCE", 30.0)
     mine, theirs = Election(zk, zk_path), Election(connect(), zk_path, id="one")
     with theirs.lead(timeout=0):
         for timeout in (0, -3, 0.1):
