@@ -367,7 +367,7 @@ class History:
     def _greeting(self) -> dict[str, Any]:
         """Return how a client greets the server that is old, or odd."""
         greetings = [{"tail": b""}, {"tail": b"\1"}, {"tail": b"\0more"}, {"protocol": 7}, {"seen": -1}]
-        greetings += [{"timeout": 2**31 - 1}, {"timeout": 10_000}, {}, {}, {}]
+        greetings += [{"timeout": 2**31 - 1}, {"timeout": 40_000}, {}, {}, {}]
         return self._random.choice(greetings)
 
     def _path(self, in_multi: bool = False) -> Any:
