@@ -19,7 +19,9 @@ def functions(call: Callable[[], object]) -> list[str]:
     names: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(_ROOT):
+        # `_go_deeper` only recurses, where there are greenlets.
+        ours = frame.f_code.co_filename.startswith(_ROOT) and frame.f_code.co_name != "_go_deeper"
+        if event == "call" and ours:
             names.append(f"{frame.f_globals['__name__']}:{frame.f_lineno} {frame.f_code.co_name}")
 
     sys.setprofile(note)
