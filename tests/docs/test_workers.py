@@ -292,6 +292,8 @@ def without_redis(folder: Path) -> str:
     return (
         f"\n\napp.conf.update(broker_url='filesystem://', broker_transport_options={options},"
         f" result_backend='file://{folder / 'results'}')\n"
+        f"import sys\nsys.path.append({str(ROOT)!r})\n"
+        "from tests.helpers.folder_broker import put_whole_messages\nput_whole_messages()\n"
     )
 
 

@@ -17,10 +17,12 @@ from typing import Any
 
 from celery import Celery
 
+from tests.helpers.folder_broker import put_whole_messages
 from tests.helpers.party import say
 from zkconcurrent.celery import Beat, Once
 
 FOLDER = Path(os.environ["CELERY_FOLDER"])
+put_whole_messages()
 app = Celery("app")
 app.conf.update(
     broker_url="filesystem://",

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from celery.schedules import schedule
 from kazoo.client import KazooClient
 
 from tests.helpers.eventually import eventually
+from tests.helpers.folder_broker import put_whole_messages
 from tests.helpers.processes import ROOT, line_from, state_of, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import JSON, Election, RLock, SharedValue, namespace
@@ -97,6 +98,7 @@ def test_no_entry_is_sent_twice(
 
 def celery_app(folder: Path) -> Any:
     """Return an app with the settings of those processes, to send tasks and get their results."""
+    put_whole_messages()
     app = Celery("app", set_as_current=False)
     queue, control = f"{folder}/queue", f"{folder}/control"
     folders = {"data_folder_in": queue, "data_folder_out": queue, "control_folder": control}
@@ -109,9 +111,8 @@ def celery_app(folder: Path) -> Any:
 def sent(folder: Path) -> list[str]:
     """Return the tasks that were sent, and that no worker has taken."""
     found = []
-    for each in (folder / "queue").iterdir():
-        with suppress(ValueError):  # it is being written
-            found.append(json.loads(each.read_text())["headers"]["task"])
+    for each in (folder / "queue").glob("*.msg"):
+        found.append(json.loads(each.read_text())["headers"]["task"])
     return found
 
 
