@@ -1,4 +1,4 @@
-"""What is true of all that can be held, on a real ZooKeeper: exclusion, `hold()`, and `hold_count()`."""
+"""Exclusion, `hold()` and `hold_count()` of each kind of lock, on a real ZooKeeper."""
 
 from __future__ import annotations
 
