@@ -1,4 +1,4 @@
-"""A program that blocks its event loop, or enters a lock in two of its tasks, is warned, and no other."""
+"""A program that blocks its event loop is warned, and no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.helpers.kinds import KINDS
-from tests.helpers.lock_types import Kind, reentrant
 from zkconcurrent import RLock
 
 pytestmark = pytest.mark.fault(70)
@@ -88,52 +87,13 @@ def test_what_does_not_block(zk: KazooClient, zk_path: str, told: Told) -> None:
     assert told == []
 
 
-@reentrant
-def test_two_tasks_inside(kind: Kind, zk: KazooClient, zk_path: str, told: Told) -> None:
-    """A second task of the thread that gets into a lock is warned of, where it gets in; the holder's own is not."""
-    lock = kind(zk, zk_path)
-    lines = []
-    first_is_in = asyncio.Event()
-    second_is_in = asyncio.Event()
-
-    async def first() -> None:
-        assert lock.acquire(blocking=False)
-        with lock:  # its own
-            first_is_in.set()
-            await second_is_in.wait()
-        lock.release()
-
-    async def second() -> None:
-        await first_is_in.wait()
-        for _ in range(3):
-            lines.append(line())
-            assert lock.acquire(blocking=False)
-            lock.release()
-        second_is_in.set()
-
-    async def main() -> None:
-        await asyncio.gather(first(), second())
-
-    asyncio.run(main())
-    assert said(told, "both are inside") == [(__file__, lines[0])]
-    assert len(told) == 1
-    assert not lock.locked()
-
-
 def test_an_error_if_it_is_to_be_one(zk: KazooClient, zk_path: str) -> None:
     """Where warnings are errors nothing is acquired by the call that raised one."""
     lock = RLock(zk, zk_path)
 
-    async def other() -> None:
-        with pytest.raises(RuntimeWarning, match="both are inside"):
-            lock.acquire(blocking=False)
-
     async def main() -> None:
         with pytest.raises(RuntimeWarning, match="event loop"):
             lock.acquire()
-        assert lock.acquire(blocking=False)
-        await asyncio.create_task(other())
-        lock.release()
         assert not lock._is_owned()
 
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -19,8 +19,7 @@ from .._errors import LockLostError
 from .._protocol.blocking_rules import Rule
 from .._protocol.operations import NoNode
 from .._protocol.ticket import State, Ticket
-from .._runtime.blocked_loop import running_task, warn
-from .._runtime.identity import ended, holds_of, is_task
+from .._runtime.identity import ended, holds_of
 from .._runtime.live_set import LiveSet
 from .loss_cause import cause_of, why_lost
 from .loss_signal import Loss, LossObserver
@@ -133,39 +132,6 @@ class Keeping(Protocol):
         """Return what it keeps on the server."""
 
 
-class TaskHold(Hold):
-    """The hold of a thread that runs an event loop. The thread's other tasks get in, too, with a warning.
-
-    The setter of `depth` warns, so a re-entrant acquire costs nothing more in a program without an event loop.
-    """
-
-    __slots__ = ("_depth", "_task")
-
-    def __init__(self, task: object, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
-        self._task: Callable[[], object]
-        try:
-            self._task = weakref.ref(task)
-        except TypeError:
-            # The task is not asyncio's, and allows no weak reference.
-            self._task = lambda: task
-        self._depth = depth
-        super().__init__(path, ticket, role, owner, loss, depth)
-
-    @property
-    def depth(self) -> int:
-        """How many of its acquires have not been released."""
-        return self._depth
-
-    @depth.setter
-    def depth(self, depth: int) -> None:
-        if depth > self._depth and running_task() is not self._task():
-            warn(
-                f"{self.path} is held by another task of this thread, and both are inside: a re-entrant lock excludes "
-                "threads, not tasks. Hold it in a function that is called by asyncio.to_thread()"
-            )
-        self._depth = depth
-
-
 Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
@@ -190,8 +156,6 @@ class PathState:
         holders: the holders in this client's last listing.
         notes: how often calls that change `last_seen`, or wait for it, have noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
-        grants: how many grants to this client have shown an upper bound of `elsewhere`.
-        most: the last such bound.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -211,7 +175,6 @@ class PathState:
         # The layers above make these `Contender`.
         self.holders: Sequence[Any] = ()
         self.elsewhere: dict[str, int] = {}
-        self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
         self.keeping: LiveSet[Keeping] = LiveSet()
         # One entry for each block of a task that was thrown away.
@@ -267,17 +230,13 @@ class PathState:
         role = rule.role
         with self.session.lock:
             if rule.alone in role:
-                self._limit_elsewhere(0)
+                self.elsewhere.clear()
             if self.holds[role]:
                 before = self.own(role, owner)
                 if before is not None and before.ticket.state is State.LOST:
                     raise lost_error(before)
                 self._drop_unsettled(role)
-            task = running_task()
-            if task is None or is_task(owner):
-                hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
-            else:
-                hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
+            hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer, ticket.owner = self._observer, owner
             if owned:
                 hold.location = self.location
@@ -299,7 +258,9 @@ class PathState:
             for ticket in tickets:
                 ticket.observer, ticket.owner = self._observer, owner
                 self.holds[role][ticket.prefix] = Hold(self.path, ticket, role, owner, self.next_loss[role])
-            self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
+            if role in self.elsewhere:
+                most = max(0, size - sum(hold.alive for hold in self.holds[role].values()))
+                self.elsewhere[role] = min(self.elsewhere[role], most)
             self.next_loss.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
@@ -310,17 +271,9 @@ class PathState:
         self.notes += 1
         self.last_seen = seen
 
-    def note_holders(self, role: str, nodes: Sequence[str], grants: int) -> None:
-        """Note the nodes that hold, as read by a query that began when `self.grants` was `grants`."""
-        with self.session.lock:
-            others = sum(not self.session.registry.is_own(node) for node in nodes)
-            self.elsewhere[role] = others if self.grants == grants else min(others, self.most)
-
-    def _limit_elsewhere(self, most: int) -> None:
-        self.grants += 1
-        self.most = most
-        for role in list(self.elsewhere):
-            self.elsewhere[role] = min(self.elsewhere[role], most)
+    def note_holders(self, role: str, nodes: Sequence[str]) -> None:
+        """Note the nodes that hold, as a query has read them."""
+        self.elsewhere[role] = sum(not self.session.registry.is_own(node) for node in nodes)
 
     def _drop_unsettled(self, role: str) -> None:
         """Forget the lost holds that no thread or task is left to settle."""

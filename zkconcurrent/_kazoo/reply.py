@@ -63,8 +63,8 @@ class Reply:
 class HandledReply(Reply):
     """The reply to one request, with a function to call with the session's lock held.
 
-    It is done once the function has returned, or failed for good. It must not be done earlier, as something else may
-    wake the waiting thread, which then looks at it.
+    It is done once the function has returned. It must not be done earlier, as something else may wake the waiting
+    thread, which then looks at it.
 
     Args:
         then: the function.
@@ -72,7 +72,7 @@ class HandledReply(Reply):
         wake: as for any reply.
     """
 
-    __slots__ = ("_last_try", "_post", "_then")
+    __slots__ = ("_post", "_then")
 
     def __init__(
         self,
@@ -83,20 +83,15 @@ class HandledReply(Reply):
         super().__init__(wake)
         self._then = then
         self._post = post
-        # Whether a failure is final.
-        self._last_try = False
 
     def _complete(self) -> None:
         self._post(self._handle)
 
     def _handle(self) -> None:
-        """Call the function. After a first failure, `post` has this called again."""
+        """Call the function. After a first failure, `post` has this called again; after another, the reply is lost."""
         try:
             self._then(self)
             self.done = True
-        except BaseException:
-            self.done, self._last_try = self._last_try, True
-            raise
         finally:
             if self.wake is not None:
                 self.wake()

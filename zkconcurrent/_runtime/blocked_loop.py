@@ -1,4 +1,4 @@
-"""Warnings for programs that block asyncio's event loop, or enter a lock in two of its tasks.
+"""A warning for programs that block asyncio's event loop.
 
 The library blocks the calling thread, and a hold belongs to its thread. An event loop runs all its tasks in one thread.
 So while one task waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
@@ -14,20 +14,10 @@ import warnings
 from collections.abc import Callable, Iterable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from .identity import Task
 
-if TYPE_CHECKING:
-    import asyncio
-
 _AWAITS = CO_COROUTINE | CO_ASYNC_GENERATOR
-
-
-def running_task() -> object:
-    """Return this thread's running asyncio task, or else its loop; None if no loop runs, or in a notebook's cell."""
-    loop = _running_loop()
-    return None if loop is None or _in_cell() else sys.modules["asyncio"].current_task(loop) or loop
 
 
 def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) -> None:
@@ -39,8 +29,9 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
     Raises:
         RuntimeError: one of these tasks belongs to the loop that the call would stop, so it would never release.
     """
-    loop = _running_loop()
-    if loop is None:
+    # No loop runs if asyncio was never imported, or is still being imported.
+    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+    if running is None or (loop := running()) is None:
         return
     for path, task in holders():
         if task is not None and not task.done() and task.get_loop() is loop:
@@ -51,15 +42,9 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Task | None]]]) ->
     if _in_cell():
         return
     warn(
-        "this call waits in the thread of a running event loop and stops all its tasks: await a class of "
-        "zkconcurrent.aio instead, or call it through asyncio.to_thread()"
+        "this call waits in the thread of a running event loop: all its tasks stand still, and a re-entrant lock lets "
+        "all of them in. Await a class of zkconcurrent.aio instead, or call it through asyncio.to_thread()"
     )
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    # No loop runs if asyncio was never imported, or is still being imported.
-    running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
-    return None if running is None else running()
 
 
 def _in_cell() -> bool:

@@ -155,11 +155,6 @@ def task_of(owner: int) -> Task | None:
     return life.task() if isinstance(life, _TaskLife) else None
 
 
-def is_task(owner: int) -> bool:
-    """Return whether the owner is a task."""
-    return isinstance(_living.get(owner), _TaskLife)
-
-
 def name(owner: int) -> str:
     """Return the owner's name, for the data of its nodes."""
     life = _living.get(owner)

@@ -352,12 +352,12 @@ class Semaphore(LockBase):
 
     def _read(self, then: Callable[[SemaphoreSnapshot], T]) -> T:
         state = self._path_state
-        notes, grants = state.notes, state.grants
+        notes = state.notes
 
         def looked(snapshot: SemaphoreSnapshot) -> T:
             if state.notes == notes:  # as in `_run_query`
                 state.last_seen = snapshot.size
-            state.note_holders(PERMIT.role, snapshot.leases, grants)
+            state.note_holders(PERMIT.role, snapshot.leases)
             return then(snapshot)
 
         return self._run(query(self._lock_core.layout), looked)

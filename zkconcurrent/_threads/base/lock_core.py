@@ -165,10 +165,9 @@ class QueueCore:
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
-        grants = self.path_state.grants
         names = yield from list_queue(self.path, self.rule)
         holding = [name for name in holders(names, self.rule) if self.rule.is_ours(name)]
-        self.path_state.note_holders(self.rule.role, holding, grants)
+        self.path_state.note_holders(self.rule.role, holding)
         return bool(holding)
 
     def contenders(self) -> Recipe[Line]:
