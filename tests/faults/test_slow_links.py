@@ -108,7 +108,7 @@ def test_a_large_message_that_takes_too_long(
             shared = SharedValue(slow, zk_path, b"")
             call = in_thread(shared.get if what == "reply" else lambda: shared.set(bytes(900_000)))
             (warning,) = eventually(lambda: [each for each in caplog.messages if "bytes" in each][:1])
-            assert re.match(rf"a {what} of 900,\d\d\d bytes \(\w+ {zk_path}\) was under way for \d.\d s", warning)
+            assert re.search(rf"with a {what} of 900,\d\d\d bytes \(\w+ {zk_path}\) under way", warning)
         with pytest.raises(ClientError):
             call.result(20)
         link.shutdown()

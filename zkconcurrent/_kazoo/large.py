@@ -1,4 +1,4 @@
-"""Large requests and replies: whether parts of them pass over a slow link, and what is logged if that takes too long.
+"""Large requests and replies: whether parts of them pass over a slow link, and a warning if one costs the connection.
 
 A link that still passes parts is slow, but not dead: a new connection would have to pass all parts again. kazoo's
 thread counts the parts. A request may also wait in the socket's buffer. Linux shows how much of it the other end has
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import sys
 
-from .opening import Opening
 from .private_parts import PrivateParts
 
 try:
@@ -23,8 +22,6 @@ except ImportError:  # pragma: no cover
 log = logging.getLogger("zkconcurrent")
 
 LARGE = 1 << 16  # bytes
-# A warning is logged at this number of losses, and each time that the number has doubled.
-LOSSES = 4
 
 
 class LargeMessages:
@@ -35,20 +32,11 @@ class LargeMessages:
         parts: how many parts of large requests and replies have passed.
     """
 
-    def __init__(self, parts: PrivateParts, opening: Opening) -> None:
+    def __init__(self, parts: PrivateParts) -> None:
         self._parts = parts
-        self._opening = opening
         self.length = self.parts = 0
-        # When the large reply began to pass.
-        self._since = 0.0
         # At the last look: how many bytes the other end of the connection had not taken, and the value of `parts`.
         self._untaken = self._seen = 0
-        # How many connections in a row were lost with a large message under way.
-        self._losses = 0
-
-    def start(self, length: int) -> None:
-        """Note that a part of a large reply has come."""
-        self.length, self._since = length, self._opening.clock()
 
     def passed(self) -> bool:
         """Return whether parts have passed since the last call."""
@@ -66,41 +54,22 @@ class LargeMessages:
         return int.from_bytes(left, sys.byteorder)
 
     def warn_of_loss(self) -> None:
-        """Warn of a large message that has cost the connection, as it may again; call this at the connection's loss."""
+        """Warn of a large message under way as the connection was lost: sent again, it may cost the next one, too."""
         length, self.length = self.length, 0
         pending = [*list(self._parts.pending), *list(self._parts.queue)[:1]]
-        if not pending:
+        sizes = [len(each[0].serialize()) for each in pending]
+        size = length or max(sizes, default=0)
+        if size <= LARGE:
             return
-        if is_reply := length > 0:
-            request, since = pending[0][0], self._since
-        else:
-            sizes = [len(each[0].serialize()) for each in pending]
-            length = max(sizes)
-            request, reply = pending[sizes.index(length)][:2]
-            since = getattr(reply, "sent", 0.0)
-        self._losses = times = self._losses + 1 if length > LARGE else 0
-        took, handshake = self._opening.clock() - since, self._opening.handshake
-        timeout = self._parts.requested_timeout if handshake is None else handshake.timeout
-        if times & (times - 1) or not times:
-            return
+        request = pending[0 if length else sizes.index(size)][0]
         # For a transaction, take the largest part.
         request = max(getattr(request, "operations", None) or [request], key=lambda each: len(each.serialize()))
-        if since and took > 0.8 * timeout:
-            log.warning(
-                "a %s of %s bytes (%s) was under way for %.1f s when the connection was lost, and is sent again: give "
-                "the client a session timeout that is much longer than it takes (%g s now), or keep less in one node",
-                "reply" if is_reply else "request",
-                f"{length:,}",
-                f"{type(request).__name__} {request.path}",
-                took,
-                timeout,
-            )
-        elif times >= LOSSES:
-            log.warning(
-                "the connection was lost %d times in a row with a %s of %s bytes under way: if the servers' "
-                "jute.maxbuffer is smaller, restart this program with a smaller max_request; if the link is slow, with "
-                "a longer session timeout",
-                times,
-                "reply" if is_reply else "request",
-                f"{length:,}",
-            )
+        log.warning(
+            "the connection was lost with a %s of %s bytes (%s %s) under way, which is sent again. If that repeats: "
+            "restart this program with a smaller max_request, if the servers' jute.maxbuffer is smaller; with a longer "
+            "session timeout, if the link is slow; or keep less in one node",
+            "reply" if length else "request",
+            f"{size:,}",
+            type(request).__name__,
+            request.path,
+        )

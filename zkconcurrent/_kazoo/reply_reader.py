@@ -97,8 +97,8 @@ class ReplyReader:
                 )
             begin, at = at + LENGTH_SIZE, at + LENGTH_SIZE + length
             if at > here:
-                if length > LARGE and not large.length:
-                    large.start(length)
+                if length > LARGE:
+                    large.length = length
                 at = begin - LENGTH_SIZE
                 break
             large.length = 0

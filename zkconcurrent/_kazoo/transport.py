@@ -105,7 +105,7 @@ class Transport:
         self.opening = Opening(self.parts)
         # The right to send on the connection that is being served; None if there is none.
         self._send_lock: SendLock | None = None
-        self.large = LargeMessages(self.parts, self.opening)
+        self.large = LargeMessages(self.parts)
         # How many checks there were since a request was sent; and, since a byte came, how many at which a reply was
         # awaited.
         self._quiet = self._deaf = 0
