@@ -1,11 +1,11 @@
-"""The life of a call: its driver runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
+"""The life of a call: its driver, `Call.run`, runs recipes against ZooKeeper, as steps that `wait_loops` resumes.
 
 A `Call` begins, runs one recipe after the other, sleeps, and ends or is abandoned. `operation_runner` performs the
 operations of a recipe, and `patience` decides until when a recipe may wait.
 
 The driver's promises, which the contract tests check:
 
-1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
+1. operations run in the order they are yielded; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; no write of a ticket is sent in a later session;
 3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`. A
    request that a busy server has not applied is sent again, with the reads behind it;
@@ -194,7 +194,7 @@ class Call:
     ) -> Steps[T | None]:
         """Run a recipe that must come to its end, as `wait_loops.outlast`.
 
-        If an error strikes between two sleeps, another recipe begins: see `run`.
+        If an error strikes between two sleeps, another recipe begins; after `TRIES` errors, this returns None.
         """
         for _ in range(TRIES):
             try:
@@ -255,7 +255,7 @@ class Call:
         session.run_posted()
 
     def discard(self, tickets: Sequence[Ticket]) -> Steps[None]:
-        """Delete the tickets' nodes, which wakes the next waiters; wait only briefly, as the keeper continues."""
+        """Delete the tickets' nodes, which wakes the next waiters; wait for each only briefly: the keeper continues."""
         for ticket in tickets:
             held = ticket.state is State.HELD
             if self.session.discard(ticket):
@@ -279,7 +279,12 @@ class Call:
     # -- its sleep -----------------------------------------------------------------------------------------------
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
-        """Wait until requests can be sent; if a ticket is given, in its session."""
+        """Wait until requests can be sent; if a ticket is given, in its session.
+
+        Raises:
+            SessionExpired: the ticket's session is over, or the ticket was discarded.
+            ClientError: the client can't be used any more.
+        """
         session = self.session
         while True:
             present = session.registry.session

@@ -8,10 +8,11 @@ Interrupts. A signal handler or a finalizer may run on top of any line of a thre
 If it then calls the library and waits there, its call lends the lock for the time of each sleep (`_sleep` in
 `_runtime/wait_loops.py`): other threads, for one of which it may be waiting, see the same half-done step as the
 handler. So the next thread can repeat each step from its start, and a step that runs on top of another one never undoes
-it: rules R1 to R4 of `_runtime/interrupts.py`.
+it. The four rules of `_runtime/interrupts.py` make that so: record before acting (R1), clear last (R2), a step may run
+twice (R3), move by one atomic operation (R4).
 
 Without the lock, threads read what the text on `ClientState.registry` lists, and change deques, dicts and live sets by
-single steps (R4). Only kazoo's connection thread writes the leases and the ways to a grant, also without the lock.
+single steps (R4). Only kazoo's connection thread changes what leases and ways to a grant say, also without the lock.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ class ClientState:
 
     Attributes:
         link: the connection to ZooKeeper.
-        registry: the record of this client's nodes there. Invariant: it is changed only with `lock` held, except for
-            the ways, which `note_event` changes. Read without the lock: `session`, `lease`, whether `lost` is empty,
-            whether `deletes` has a ticket, and copies of `tickets`.
+        registry: the record of this client's nodes there. Invariant: it is changed only with `lock` held, except by
+            `note_event`. Read without the lock: `session`, `lease`, `seed`, whether `lost` or `trees` is empty, whether
+            `tickets` or `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines. Tests and the simulation inject their own.
         time: the clock of leases, which is also the link's; tests and the simulation set it by `clock`.
         identity: a function that returns the number of the calling thread, or greenlet.
-        lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No step waits while it has the
-            lock; see the head of this module.
+        lock: re-entrant, as steps call each other, and kazoo may reply to a request in the thread that makes it. No
+            step waits while it has the lock; see the head of this module.
         forked: this is the unusable copy in a forked child.
         exiting: the interpreter is exiting, and no call acquires any more.
         refusal: why no call may be made any more, if `forked` or `exiting`; None while calls may be made.

@@ -1,6 +1,6 @@
 """The listener: follows the state of one client's connection, and takes its watch events.
 
-kazoo's threads call it, so nothing here blocks: it ends the lease of a session that is over, and posts the rest of the
+kazoo's threads call it, so nothing here waits: it ends the lease of a session that is over, and posts the rest of the
 work. kazoo has never reported a connection that is older than the library, so the keeper has the listener adopt it.
 """
 
@@ -114,15 +114,20 @@ class Listener:
             tree = client.link.client.unchroot(path)
             client.post(partial(client.registry.note_change_in, tree, tree))
 
-    # -- called by the keeper, or kazoo's thread: a connection that nothing has reported -------------------------------
+    # -- called by the keeper, or as the client begins: a connection that nothing has reported ------------------------
 
-    def adopt(self) -> None:
-        """Take over a connection that is older than the library, once its timeout is known."""
+    def adopt(self) -> float | None:
+        """Take over a connection that is older than the library, once its timeout is known.
+
+        Returns:
+            In how many seconds to call again; None if there is nothing to take over.
+        """
         client = self._client
         if not client.link.connected or client.registry.session is not None:
-            return
+            return None
         self._opened(client.link.adopt())
         client.wake_calls()
+        return ADOPT_INTERVAL if client.registry.session is None else None
 
     def hint(self) -> None:
         """Log, once, which servers a client that has never been connected has failed to reach."""
@@ -136,8 +141,3 @@ class Listener:
         elif client.now() - self._tries_since > HINT_AFTER:
             self._tries_since = math.inf
             client.warn_later("no ZooKeeper server has replied yet: %s", client.link.failures())
-
-    def adoption_due(self) -> float | None:
-        """Return in how many seconds to `adopt` again; None if there is nothing to adopt."""
-        client = self._client
-        return ADOPT_INTERVAL if client.link.connected and client.registry.session is None else None

@@ -46,7 +46,7 @@ class Deletes:
         self.last_tried = {}
 
     def send(self, ticket: Ticket) -> bool:
-        """Send a delete, or leave it to the keeper; return whether it was sent."""
+        """Send a delete, or leave it to the keeper; return whether this call has sent it."""
         if ticket.name is None or not self._client.link.connected or ticket.prefix in self.last_tried:
             self._client.wake_keeper()
             return False
@@ -92,7 +92,7 @@ class Deletes:
 
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
-        client, last_tried = self._client, self.last_tried
+        client, last_tried, before = self._client, self.last_tried, ticket.deletes
         if ticket.state is State.HELD:
             # Interrupts have struck after this delete was noted, and before the hold was ended. The hold ends first:
             # otherwise this process would believe that it holds while others get in.
@@ -106,9 +106,9 @@ class Deletes:
                     ticket.refusal = NoNode()
                 self._deleted(ticket)
             else:
-                self._try_again(ticket, reply.error)
+                self._try_again(ticket, reply.error, before)
 
-        ticket.deletes += 1
+        ticket.deletes = before + 1
         reply = HandledReply(on_reply, client.post)
         client.link.send(client.link.delete(ticket.node, reply))
         # The send is recorded afterwards: if an interrupt prevents the send, the delete must not seem to be sent.
@@ -126,7 +126,7 @@ class Deletes:
             # A busy server may refuse the `sync` alone; then the listing proves nothing.
             error = synced.error or reply.error
             if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
-                self._try_again(ticket, error)
+                self._try_again(ticket, error, ticket.deletes)
                 return
             if ticket.deletes:
                 # The reply to the create has given the name, and the delete was sent.
@@ -147,15 +147,21 @@ class Deletes:
         self._client.registry.mark_deleted(ticket)
         ticket.on_change()
 
-    def _try_again(self, ticket: Ticket, error: Exception) -> None:
-        """Leave a failed delete to the keeper, which repeats a refused delete only after a session timeout."""
+    def _try_again(self, ticket: Ticket, error: Exception, before: int) -> None:
+        """Leave a failed delete to the keeper, which repeats a refused delete only after a session timeout.
+
+        Args:
+            ticket: the ticket.
+            error: why the delete has failed.
+            before: how many deletes of the node were sent earlier.
+        """
         failed = failure(error, ticket.path)
         if isinstance(failed, ConnectionLost):
             self.last_tried.pop(ticket.prefix, None)
-            if isinstance(failed, Busy) and ticket.name is not None:
+            if isinstance(failed, Busy):
                 # A busy server has deleted nothing, so this attempt does not count: if the next one finds no node,
                 # another client has deleted the node.
-                ticket.deletes -= 1
+                ticket.deletes = before
         elif isinstance(failed, RefusedError) and ticket.refusal is None:
             if isinstance(error, kazoo_errors.NoAuthError):
                 failed = RefusedError(

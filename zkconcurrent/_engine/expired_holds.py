@@ -1,9 +1,9 @@
 """Expired holds: the holds of one client end with their session or lease, and each loss of a hold is reported.
 
-A hold is lost when its session ends, when its lease runs out by the local clock, or when its node is missing on the
-server. The registry notes a loss at once. The keeper, or a thread that relies on its hold, finds the note and reports
-the loss: to the hold's owner, who gets an error at the next use; to `lost` and `on_lost`; to the listeners; and in the
-log.
+A hold is lost when its session ends, when its lease runs out by the local clock, when its node is missing on the
+server, or when something ends it (`LossCause` has all causes). The registry notes a loss at once. The keeper, a thread
+that relies on its hold or, at a session's end, kazoo's thread finds the note and reports the loss: to the hold's owner,
+who gets an error at the next use; to `lost` and `on_lost`; to the listeners; and in the log.
 """
 
 from __future__ import annotations

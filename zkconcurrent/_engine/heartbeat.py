@@ -1,10 +1,11 @@
 """The heartbeat renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
-A *proof* is one `multi` with a check of every node that holds or waits, sent as soon as a `sync` before it is answered.
-The `multi` is a write, so it proves the lease, and it shows which node is missing. Each proof costs a transaction of
-the ensemble. So the keeper sends one only when it is due: while the client holds, once in each `Lease.spacing`, at the
-time that `Lease.due` computes; while it only waits, every third of the session timeout, or more often if the session is
-a long one; and while a waiter or a new hold needs the connection's first proof, as soon as that can prove something.
+A *proof* is a `multi` with a check of every node that holds or waits, sent as soon as a `sync` before it is answered,
+or without one while the first proof on a connection is wanted. The `multi` is a write, so it proves the lease, and it
+shows which node is missing. Each proof costs a transaction of the ensemble. So the keeper sends one only when it is
+due: while the client holds, once in each `Lease.spacing`, at the time that `Lease.due` computes; while it only waits,
+every third of the session timeout, or more often if the session is a long one; and while a waiter or a new hold needs
+the connection's first proof, as soon as that can prove something.
 
 In between, a holder sends a `sync` each `Lease.beat`, which costs no transaction: it finds a dead link, and is the
 older request that a later proof needs. The first beat after a grant also sets a watch on the node of the hold. So
@@ -52,7 +53,7 @@ NODES_PER_MULTI = 100
 
 
 class Heartbeat:
-    """The heartbeat of one session. All methods are called with its lock held.
+    """The heartbeat of one session. All methods but `hurry` are called with its lock held.
 
     Args:
         client: the session.

@@ -162,7 +162,7 @@ class PathState:
         self.session = session
         self.path = path
         self.kind = kind
-        # The layers above make this `LocalHandoff`.
+        # The layers above make this `LocalHandoff`, whose module imports this one.
         self.handoff: Any = None
         self.part = ""
         self.kept: object = None
@@ -226,6 +226,9 @@ class PathState:
             owner: the thread or task.
             depth: how many acquires it stands for.
             owned: only this owner will end it.
+
+        Raises:
+            LockLostError: the owner has a lost hold to settle.
         """
         role = rule.role
         with self.session.lock:

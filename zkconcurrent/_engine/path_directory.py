@@ -19,8 +19,8 @@ class Kept:
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
     """The state of each path that has a live primitive, by path.
 
-    All methods but `keep` are called with the session's lock held. Each state has a `kind`, the kind of primitive, and
-    a `part`, the name of a node below its path that may be a primitive of its own.
+    All methods but `keep`, `states` and `is_directory` are called with the session's lock held. Each state has a
+    `kind`, the kind of primitive, and a `part`, the name of a node below its path that may be a primitive of its own.
     """
 
     def __init__(self) -> None:

@@ -82,7 +82,7 @@ class Session(ClientState):
     """One client's session with the library.
 
     Attributes:
-        directory: the live primitives, by path.
+        directory: the states of the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         listener: follows the connection, and takes the watch events.
         spares: the receipts that no object uses.
@@ -188,7 +188,7 @@ class Session(ClientState):
 
     @property
     def suspect(self) -> bool:
-        """Whether the service is out of reach now."""
+        """Whether the service is out of reach: no server is connected, or a reply that a holder awaits is overdue."""
         return self._suspect or not self.link.connected
 
     # -- the begin and the end of a session ----------------------------------------------------------------------------
@@ -305,10 +305,10 @@ class Session(ClientState):
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
 
-        The ticket's `on_change` is called when the node is gone.
+        The ticket's `on_change` is called when the node is gone, and at each failure to delete it.
         """
         with self.lock:
-            # R1: the story finds the end of the hold, once it is looked at.
+            # R1: what observes the hold is noted first, and so finds the end of the hold wherever an interrupt strikes.
             self.hooks.ending(ticket)
             held = ticket.state is State.HELD
             if not self.registry.discard(ticket):
@@ -321,12 +321,12 @@ class Session(ClientState):
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
 
-    # -- called by the keeper, or by a thread that stands in for it ----------------------------------------------------
+    # -- called by the keeper ------------------------------------------------------------------------------------------
 
     def do_due_work(self) -> float:
         """Do the work that is due, with the lock held; return the seconds until more is due, or infinity if none is."""
         self.link.transport.nudge()
-        self.listener.adopt()
+        adoption = self.listener.adopt()
         self.listener.hint()
         self.run_posted()
         self.sweep()
@@ -335,7 +335,7 @@ class Session(ClientState):
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in list(self.registry.tickets.values()))
         pause = IDLE_BEAT
-        if (adoption := self.listener.adoption_due()) is not None:
+        if adoption is not None:
             pause = min(pause, adoption)
         elif self.link.connected:
             if self.registry.deletes:
@@ -358,7 +358,7 @@ class Session(ClientState):
         return math.inf if self._is_over(now) else pause
 
     def _is_over(self, now: float) -> bool:
-        """Return whether the client was stopped a while ago, and nothing is left that could need the keeper.
+        """Return whether the client is stopped, or was never started, and nothing is left that could need the keeper.
 
         Otherwise the keeper's thread would go on until the garbage collector finds the client, which refers to itself.
         """
@@ -447,7 +447,7 @@ class Session(ClientState):
         while left() and self.now() < until:
             self.run_posted()
             self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
-        # At exit, the keeper may not be able to start a thread that logs: log here.
+        # The keeper may not be able any more to start a thread that logs: log here.
         log_all(self.unlogged)
 
     def _delete_receipts(self) -> None:
@@ -456,7 +456,7 @@ class Session(ClientState):
         self.spares.delete_all(self.clock())
 
     def forget_after_fork(self) -> None:
-        """Forget everything, in a forked child."""
+        """Forget the parent's nodes, holds and calls, in a forked child."""
         self.forked = self.keeper.over = True
         self.refusal = FORKED
         self.lock = self.link.handler.rlock_object()

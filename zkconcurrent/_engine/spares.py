@@ -44,14 +44,14 @@ class Spares:
 
     def delete_unused(self, now: float) -> None:
         """Delete the receipts that were left a while ago, and the oldest of too many. For the keeper."""
-        there = list(self.left) if self.left else []
+        there = list(self.left)
         too_many = there[: max(0, len(there) - SPARES)]
         old: list[Spare] = []
         if now >= self._seen_at + SPARE_FOR:
             old = [each for each in there if each in self._seen]
             if len(old) <= TOGETHER:
                 self._seen, self._seen_at = set(there), now
-        for spare in (*too_many, *old)[: TOGETHER - len(self.leaving)]:
+        for spare in (*too_many, *old)[: max(0, TOGETHER - len(self.leaving))]:
             self._give_up(spare)
         self._send(now)
 

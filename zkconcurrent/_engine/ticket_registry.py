@@ -24,19 +24,18 @@ class Registry:
     """The tickets of one client: those that wait, those that are held, and those whose nodes it still has to delete.
 
     Invariants:
-        * every node that this client may have on the server belongs to a ticket in `tickets` or in `deletes`;
-        * a hold is in `tickets` with `State.HELD`, in the present session, and only while the lease runs;
+        * every contender's node that this client may have on the server is that of a ticket in `tickets` or `deletes`;
+        * a hold is in `tickets` with `State.HELD`, in the present session, until `expire_lease` finds its lease over;
         * a ticket in `deletes` never becomes a hold again.
 
     Attributes:
-        lease: the lease of the present session, or of the last one; kazoo's connection thread writes it, never the
-            registry.
+        lease: the lease of the present session, or of the last one; kazoo's connection thread alone writes into it.
         session: the present session; None between two sessions.
         tickets: the tickets that wait or are held, by prefix.
         deletes: the tickets whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
         recently_left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
-        trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
+        trees: for each tree that is watched, the deque that takes the children that change, and the tree's own path if
             its watch was replaced.
         left: the paths that no ticket awaits any more, and that may still have a watch on the server; True for a path
             whose tree may be watched. `Watches` empties it.
@@ -71,7 +70,8 @@ class Registry:
         self.session = None
         for prefix, ticket in list(self.deletes.items()):
             if not ticket.lasting:
-                del self.deletes[prefix]
+                # A signal handler may have handled the reply to the delete.
+                self.deletes.pop(prefix, None)
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
                 self._lose(ticket, loss)
@@ -121,7 +121,7 @@ class Registry:
     def discard(self, ticket: Ticket) -> bool:
         """Discard a ticket; return whether anything of it may still be on the server."""
         if ticket.awaits:
-            # An error has ended the wait.
+            # An error has ended the wait, or the call is abandoned.
             self.stop_waiting(ticket)
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes

@@ -125,5 +125,5 @@ class Watches:
     def _postpone(self, path: str, tree: bool) -> None:
         """Leave a watch for now, and look at its path again later."""
         if not self._later:
-            self._later_at = self._client.now() + AGAIN
+            self._later_at = self._client.clock() + AGAIN
         self._later[path] = tree or self._later.get(path, False)

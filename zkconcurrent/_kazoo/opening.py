@@ -61,7 +61,7 @@ class Opening:
         self.clock: Callable[[], float] = boot_clock
         self.handshake: Handshake | None = None
         self.old_timeout: float | None = None
-        self.on_old_timeout: Callable[[], None] = lambda: None
+        self.on_old_timeout: Callable[[], object] = lambda: None
         self.addresses = Addresses(parts.client)
         self.refusal: Exception | None = None
         self.sasl_replies: int | None = None
