@@ -195,6 +195,7 @@ def test_an_overfull_queue() -> None:
     assert also(Thread("2.1").claims(4, "a", 10).ends(4.9, "a", 10)) == []
     assert also(Thread("2.1").claims(4, "a", 10).ends(6, "a", 10)) == ["sizes"]
     assert also(Thread("2.1").gets(2, note=SETTLING).gets(7, "a", asked=6)) == []  # it was taken, and put back
+    assert also(Thread("2.1").gets(5.5, note=SETTLING, asked=4).gets(7, "a", asked=6)) == []
     assert also(Thread("2.1").claims(4, "a", 10).ends(4.5, "a", 10, What.GAVE_BACK).gets(7, "a", asked=6)) == ["sizes"]
     (violation,) = found([producer, Thread("2.1").gets(7, "a", asked=6), rest], stock=stock)
     assert violation.words == "/queue: c is one of 3 items"

@@ -156,15 +156,20 @@ class Ledger:
         return sorted(found, key=lambda each: each.token)
 
     @cached_property
-    def taking(self) -> dict[str, float]:
-        """When each `get` that has returned an item was called, by the item."""
-        found, asked = {}, dict[tuple[str, int], float]()
+    def gets(self) -> list[tuple[float, Event]]:
+        """The outcome of each `get`, and when that was called."""
+        found, asked = [], dict[tuple[str, int], float]()
         for event in (event for event in self.events if event.role == "get"):
             if event.what is What.ASKS:
                 asked[event.process, event.thread] = event.at
-            elif event.what is What.TAKEN:
-                found[event.item] = asked.get((event.process, event.thread), event.at)
+            else:
+                found.append((asked.get((event.process, event.thread), event.at), event))
         return found
+
+    @cached_property
+    def taking(self) -> dict[str, float]:
+        """When each `get` that has returned an item was called, by the item."""
+        return {event.item: asked for asked, event in self.gets if event.what is What.TAKEN}
 
     @cached_property
     def excuses(self) -> list[Event]:
@@ -267,12 +272,12 @@ def sizes(ledger: Ledger) -> Iterator[Violation]:
         until = _surely_until(ledger, item)
         if item.put is What.PUT and item.since < until:
             changes += (item.since, 1, item.name), (until, -1, item.name)
-    settling = [event.at for event in ledger.events if event.note == SETTLING]
+    settling = [(asked, event.at) for asked, event in ledger.gets if event.note == SETTLING]
     there, too_many = 0, False
     for at, change, name in sorted(changes):
         there += change
         # An item that an abandoned `get` has taken is out of the queue until it is put back.
-        out = sum(event < at < event + SLOW for event in settling)
+        out = sum(asked < at < abandoned + SLOW for asked, abandoned in settling)
         if not (too_many := too_many and change > 0) and there > ledger.stock.maxsize + out:
             too_many = True
             yield ledger.found("sizes", at, f"{name} is one of {there} items", name)
