@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 CREATE, DELETE, EXISTS, GET, SET, GET_ACL, SET_ACL, CHILDREN, SYNC, PING, CHILDREN2 = 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12
-CHECK, MULTI, CREATE2, RECONFIG, CHECK_WATCHES, REMOVE_WATCHES, CONTAINER, TTL = 13, 14, 15, 16, 17, 18, 19, 21
-AUTH, SET_WATCHES, EPHEMERALS, DESCENDANTS, SET_WATCHES2, ADD_WATCH, WHO_AM_I = 100, 101, 103, 104, 105, 106, 107
+CHECK, MULTI, CREATE2, REMOVE_WATCHES, CONTAINER, TTL = 13, 14, 15, 18, 19, 21
+AUTH, SET_WATCHES, SET_WATCHES2, ADD_WATCH = 100, 101, 105, 106
 SASL, CLOSE = 102, -11
 NAMES = {value: name.lower() for name, value in list(globals().items()) if name.isupper() and isinstance(value, int)}
 OPEN = [(31, "world", "anyone")]
@@ -143,15 +143,13 @@ class Reader:
         elif opcode == GET_ACL:
             yield self.acl()
             yield self.stat()
-        elif opcode in (CHILDREN, EPHEMERALS):
+        elif opcode == CHILDREN:
             yield self.strings()
         elif opcode == CHILDREN2:
             yield self.strings()
             yield self.stat()
-        elif opcode in (DESCENDANTS, ADD_WATCH):
+        elif opcode == ADD_WATCH:
             yield self.take("!i")
-        elif opcode == WHO_AM_I:
-            yield sorted((self.string(), self.string()) for _ in range(self.take("!i")))
         elif opcode == MULTI:
             yield list(self.results())
 

@@ -23,7 +23,6 @@ from tests.contract.raw import (
     ADD_WATCH,
     AUTH,
     CHECK,
-    CHECK_WATCHES,
     CHILDREN,
     CHILDREN2,
     CLOSE,
@@ -31,15 +30,12 @@ from tests.contract.raw import (
     CREATE,
     CREATE2,
     DELETE,
-    DESCENDANTS,
-    EPHEMERALS,
     EXISTS,
     GET,
     GET_ACL,
     MULTI,
     OPEN,
     PING,
-    RECONFIG,
     REMOVE_WATCHES,
     SASL,
     SET,
@@ -48,7 +44,6 @@ from tests.contract.raw import (
     SET_WATCHES2,
     SYNC,
     TTL,
-    WHO_AM_I,
     Line,
     Literal,
     Long,
@@ -248,9 +243,7 @@ def test_restart() -> None:
         b.ask(GET_ACL, r)
         for name in ("e", "n0000000001", "c"):
             b.ask(GET, f"{r}/{name}", False)
-        b.ask(EPHEMERALS, "/")
         b.ask(DELETE, f"{r}/e", 0)
-        b.ask(EPHEMERALS, "/")
 
     with both(3600) as servers:
         compare(servers, "/restart", restart)
@@ -424,19 +417,14 @@ class History:
             (12, (MULTI, *multi(*parts))),
             (5, (ADD_WATCH, path, self._random.choice([0, 0, 1, 1, 2, -1]))),
             (4, (REMOVE_WATCHES, watched, self._random.choice([1, 1, 2, 2, 3, 3, 4, 5, 0, -1]))),
-            (2, (CHECK_WATCHES, watched, self._random.randrange(-1, 6))),
-            (1, (EPHEMERALS, path)),
-            (1, (DESCENDANTS, path)),
-            (1, (WHO_AM_I,)),
             (1, (AUTH, 0, *self._random.choice(CREDENTIALS))),
             (0.1, (SASL, self._random.choice([b"token", b"", None, Literal(b"\0")]))),
             (0.2, (self._random.choice(UNKNOWN), "/", False)),
-            (0.1, (RECONFIG, None, None, "server.1=127.0.0.1:1:2;3", Long(-1))),
             (0.2, (TTL, *create(path, flags=5), Long(1000))),
         ]
         weights, choices = zip(*requests, strict=True)
         request: tuple[Any, ...] = self._random.choices(choices, weights)[0]
-        if self._odd and self._random.random() < 0.2 and request[0] not in (AUTH, SASL, RECONFIG, *UNKNOWN):
+        if self._odd and self._random.random() < 0.2 and request[0] not in (AUTH, SASL, *UNKNOWN):
             return request[0], Literal(self._broken(pack(*request[1:])))
         return request
 

@@ -38,7 +38,6 @@ class Code(IntEnum):
     INVALID_ACL = -114
     AUTH_FAILED = -115
     NO_WATCHER = -121
-    RECONFIG_DISABLED = -123
 
 
 class Refused(Exception):

@@ -92,10 +92,6 @@ class Watches(Generic[W]):
         if not any(removed):
             raise Refused(Code.NO_WATCHER)
 
-    def has_any(self, path: str, kind: int) -> bool:
-        """Return whether any connection watches this path."""
-        return any(path in table.watchers for table in self.tables(kind))
-
     def remove_all(self, watcher: W) -> None:
         """Remove all watches of a connection."""
         self.data.remove_all(watcher)

@@ -204,10 +204,6 @@ class Connection:
         change, applied = self._service.commit(self.session, [self._read(read, reader)], self.ids)
         return answer(change[0], applied.stats[0])
 
-    def _reconfigure(self, _reader: Reader) -> bytes:
-        self._service.apply(())
-        raise Refused(Code.RECONFIG_DISABLED)
-
     def _multi(self, reader: Reader) -> bytes:
         operations = self._read(lambda reader: list(read_multi(reader)), reader)
         try:
@@ -247,17 +243,6 @@ class Connection:
             self._service.watches.add(self, path, CHILDREN_WATCH)
         return pack_strings(node.children) + (pack_stat(node.stat()) if with_stat else b"")
 
-    def _count_descendants(self, reader: Reader) -> bytes:
-        path, nodes = reader.path(), self._tree.nodes
-        self._tree.find(path, self.ids)
-        # The root has two paths, "" and "/", and is not a descendant of itself.
-        return INT.pack(len(nodes) - 2 if path == "/" else sum(each.startswith(f"{path}/") for each in nodes))
-
-    def _get_ephemerals(self, reader: Reader) -> bytes:
-        prefix = (reader.string() or "").strip()
-        paths = self._tree.sessions[self.session].paths
-        return pack_strings([path for path in paths if prefix == "/" or path.startswith(prefix)])
-
     def _get_acl(self, reader: Reader) -> bytes:
         node = self._tree.find(reader.path(), self.ids, READ | ADMIN)
         acl = node.acl
@@ -266,12 +251,6 @@ class Connection:
             acl = tuple((each, scheme, hidden.get(name, name)) for each, scheme, name in acl)
         entries = b"".join(INT.pack(each) + pack_string(scheme) + pack_string(name) for each, scheme, name in acl)
         return INT.pack(len(acl)) + entries + pack_stat(node.stat())
-
-    def _who_am_i(self, _reader: Reader) -> bytes:
-        return INT.pack(len(self.ids)) + b"".join(
-            pack_string(scheme) + pack_string(name.partition(":")[0] if scheme == "digest" else name)
-            for scheme, name in self.ids
-        )
 
     # -- watches -------------------------------------------------------------------------------------------------
 
@@ -283,14 +262,10 @@ class Connection:
         return INT.pack(0)
 
     def _remove_watches(self, reader: Reader) -> bytes:
-        path, kind = _read_watch(reader)
+        path, kind = reader.path(), reader.number()
+        if kind not in (CHILDREN_WATCH, DATA_WATCH, ANY_WATCH):
+            raise Malformed
         self._service.watches.remove(self, path, kind)
-        return b""
-
-    def _check_watches(self, reader: Reader) -> bytes:
-        path, kind = _read_watch(reader)
-        if not self._service.watches.has_any(path, kind):
-            raise Refused(Code.NO_WATCHER)
         return b""
 
     def _set_watches(self, reader: Reader, *, with_persistent: bool = False) -> bytes:
@@ -326,24 +301,12 @@ class Connection:
         _PING: lambda *_: b"",
         12: partial(_get_children, with_stat=True),
         14: _multi,
-        16: _reconfigure,
-        17: _check_watches,
         18: _remove_watches,
         101: _set_watches,
-        103: _get_ephemerals,
-        104: _count_descendants,
         105: partial(_set_watches, with_persistent=True),
         106: _add_watch,
-        107: _who_am_i,
         _CLOSE: _close,
     }
-
-
-def _read_watch(reader: Reader) -> tuple[str, int]:
-    path, kind = reader.path(), reader.number()
-    if kind not in (CHILDREN_WATCH, DATA_WATCH, ANY_WATCH):
-        raise Malformed
-    return path, kind
 
 
 def _password(session: int) -> bytes:

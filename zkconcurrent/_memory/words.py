@@ -8,7 +8,7 @@ from .service import Service
 from .wire import Connection
 
 # ZooKeeper itself has no `drop`.
-_WORDS = ("ruok", "isro", "envi", "conf", "srvr", "cons", "mntr", "wchs", "wchp", "drop")
+_WORDS = ("ruok", "envi", "conf", "srvr", "cons", "mntr", "wchs", "drop")
 # The server behaves like ZooKeeper 3.8.0.
 _VERSION = "3.8.0-memory, zkconcurrent's server for tests"
 
@@ -42,9 +42,6 @@ class Words:
 
     def _ruok(self) -> str:
         return "imok"
-
-    def _isro(self) -> str:
-        return "rw"
 
     def _envi(self) -> str:  # kazoo's `server_version` reads it
         return f"Environment:\nzookeeper.version={_VERSION}\n"
@@ -97,13 +94,6 @@ class Words:
         data = self._service.watches.data
         watching = sum(map(bool, data.paths.values()))
         return f"{watching} connections watching {len(data.watchers)} paths\nTotal watches:{data.size}\n"
-
-    def _wchp(self) -> str:
-        watchers = self._service.watches.data.watchers
-        return _lines(
-            f"{path}\n" + _lines(f"\t{hex(each.session)}" for each in watching)[:-1]
-            for path, watching in watchers.items()
-        )
 
 
 def _lines(lines: Iterable[str]) -> str:

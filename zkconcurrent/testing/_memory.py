@@ -17,7 +17,7 @@ class MemoryServer(Server):
     It starts in a tenth of a second, needs no Java, and speaks ZooKeeper's protocol, so that any client may use it from
     any process of this machine. Contract tests compare it with a real server. It is **not for production**: it is
     neither replicated nor durable, and listens on 127.0.0.1 only. It has no TLS, SASL, quotas or nodes with a time to
-    live.
+    live, and does not know `reconfig`, `whoami`, `getEphemerals`, `getAllChildrenNumber` and checks of watches.
 
     Like a `Server`, it runs in a process of its own, which can be killed and frozen, and which has its data again after
     a restart. `stop`, or the end of this Python process, ends it and leaves nothing behind.
