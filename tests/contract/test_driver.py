@@ -12,8 +12,8 @@ from tests.helpers.bench import Simulated, perform
 from zkconcurrent._protocol.operations import (
     ConnectionLost,
     CreateEphemeral,
+    CreatePersistent,
     DetachTicket,
-    EnsureContainer,
     Grant,
     Multi,
     NewTicket,
@@ -31,7 +31,7 @@ def test_a_hold_on_a_connection_of_any_age_stays(path: str) -> None:
     timeout, connections, bench = 4.0, 15, Simulated()
 
     def recipe() -> Steps:
-        yield EnsureContainer(path)
+        yield CreatePersistent(path, b"")
         ticket = yield NewTicket(path)
         yield CreateEphemeral(ticket, "lock-", b"")
         yield DetachTicket(ticket)
@@ -63,7 +63,7 @@ def test_a_late_reply_to_a_multi(path: str, caplog: pytest.LogCaptureFixture) ->
         session = bench.session()
 
         def recipe() -> Steps:
-            yield EnsureContainer(path)
+            yield CreatePersistent(path, b"")
             ticket = yield NewTicket(path)
             wire = bench._process(session).connection.wire
             assert wire is not None

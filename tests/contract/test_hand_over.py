@@ -18,8 +18,8 @@ from zkconcurrent._protocol.operations import (
     CLEAR,
     Children,
     CreateEphemeral,
+    CreatePersistent,
     Discard,
-    EnsureContainer,
     Grant,
     NewTicket,
     WaitGone,
@@ -54,7 +54,7 @@ class Scene:
     def queue(self) -> Steps:
         """Have both queue; return the listing."""
         path = self.path
-        yield EnsureContainer(path)
+        yield CreatePersistent(path, b"")
         ((self.ahead, _),) = ask(self.other, ("create", f"{path}/{AHEAD}", b""))
         self.ahead = f"{path}/{self.ahead.rpartition('/')[2]}"
         self.me = yield NewTicket(path)

@@ -31,9 +31,9 @@ from zkconcurrent._protocol.operations import (
     Create,
     CreateEphemeral,
     CreatePersistent,
+    CreateTogether,
     Delete,
     Discard,
-    EnsureContainer,
     Failure,
     Get,
     GetWithZxid,
@@ -208,7 +208,7 @@ class History:
         requests: list[tuple[int, tuple[Any, ...]]] = [
             (4, ("create", f"{path}/x-", self._data())),
             (6, ("create_persistent", node, self._data())),
-            (4, ("make_container", node)),
+            (4, ("multi", [Container(node)])),
             (5, ("set_data", path, self._data(), self._version())),
             (6, ("delete", node)),
             (5, ("get", path, *watcher(path))),
@@ -245,7 +245,8 @@ class History:
         # A ticket has one node.
         parts = [part for part in parts if not isinstance(part, CreateEphemeral)]
         operations = [
-            *(Get(path, bound), Children(path, bound), GetWithZxid(path), Sync(path, bound), EnsureContainer(node)),
+            *(Get(path, bound), Children(path, bound), GetWithZxid(path), Sync(path, bound)),
+            CreateTogether((Container(node),)),
             *(CreatePersistent(node, self._data()), CreatePersistent(node, self._data())),
             *(SetNode(path, self._data(), max(self._version(), 0)), Delete(node, version=self._version())),
             Multi(ticket, tuple(parts) or (Check(path),)),

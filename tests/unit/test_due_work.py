@@ -219,20 +219,6 @@ def test_a_reply_that_does_not_come(late: bool) -> None:
     assert (len(bench.sent), bench.dropped) == ((2, 0) if late else (1, 1))
 
 
-@pytest.mark.parametrize(("refused", "outcome"), [("/app", RefusedError), (None, op.NodeExists), ("/", op.NodeExists)])
-def test_a_container_whose_parent_is_missing(refused: str | None, outcome: type[Exception]) -> None:
-    """It is refused if its parent was; otherwise that was reaped just now, and the recipe makes it again."""
-    call: Any = SimpleNamespace(path="/app/lock", refused=None)
-    if refused is not None:
-        step = op.EnsureContainer(refused)
-        refusal = operation_requests.note_container_failure(call, step, NoAuthError(), RefusedError("/", ""))
-        assert isinstance(refusal, op.NodeExists)
-    failed = operation_requests.note_container_failure(
-        call, op.EnsureContainer("/app/lock"), NoNodeError(), op.NoNode()
-    )
-    assert type(failed) is outcome
-
-
 def test_one_loss_is_no_loss_of_others() -> None:
     """While the lease runs, what makes the client look at it ends no hold."""
     bench = Bench()

@@ -33,7 +33,7 @@ from .._runtime.identity import of_caller
 from .._runtime.interrupts import TRIES, check_not_interrupted
 from .._runtime.serving import in_listener
 from .._runtime.wait_loops import Resumable, Steps, WhyEnd, ends_by_itself, no_wakeup, outlast, wait
-from .operation_runner import POLICIES
+from .operation_runner import POLICIES, check_chroot
 from .patience import POLL_INTERVAL, Patience
 from .session import LeftTickets, Session
 
@@ -68,7 +68,6 @@ class Call:
         max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for no
             limit.
         patience: until when the present recipe, or the last one, may wait.
-        refused: the path of the container that the servers have refused to make; None if they have refused none.
         story: what is reported to listeners about the acquire that it makes; None without listeners.
         waiting: who waits for what, since and until when; see `Waiting` in `_observe/long_waits.py`.
         check: when to search for a deadlock around the wait, if the waiting owner holds something.
@@ -91,7 +90,6 @@ class Call:
     why_end: WhyEnd | None = None
     part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
-    refused: str | None = None
     # The layers above make these three `Story`, `Waiting` and `WaitCheck`.
     story: Any = None
     waiting: Any = None
@@ -155,6 +153,8 @@ class Call:
         self.patience = patience
         begun = len(self.tickets)
         try:
+            if session.link.seen_chroot != session.link.client.chroot:
+                yield from check_chroot(self)
             if session.registry.deletes:
                 yield from self._delete_first()
             step = next(recipe)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .._errors import RefusedError
-from .._kazoo.failures import failure, kazoo_errors
+from .._kazoo.failures import kazoo_errors
 from .._kazoo.reply import HandledReply, Reply, Request, node_of
 from .._kazoo.watches import Watcher
 from .._protocol import operations as op
@@ -30,7 +30,6 @@ class RunningCall(Protocol):
         tickets: the tickets that the call has begun.
         wake: ends the call's sleep.
         patience: until when the present recipe may wait.
-        refused: the path of the container that the servers have refused to make; None if they have refused none.
         story: what is reported to listeners about the acquire that the call makes; None without listeners.
     """
 
@@ -39,7 +38,6 @@ class RunningCall(Protocol):
     tickets: list[Ticket]
     wake: WakeUp
     patience: Patience
-    refused: str | None
     story: Any
 
     def await_session(self, ticket: Ticket | None) -> Steps[None]:
@@ -148,22 +146,6 @@ def node_with_zxid(_step: object, replied: tuple[Any, int]) -> tuple[op.Node | N
 
 
 # -- what a failure means, where that depends on more than its error -------------------------------------------------
-
-
-def note_container_failure(
-    call: RunningCall, step: op.EnsureContainer, error: Exception, failed: Exception
-) -> Exception:
-    """Return why a container was not made, or NodeExists if that does not matter."""
-    if isinstance(error, kazoo_errors.NoAuthError) and step.path != call.path:
-        # The server refuses this even if the node exists: the next create shows whether it does.
-        call.refused = step.path
-        return op.NodeExists()
-    if isinstance(failed, op.NoNode):
-        if step.path.rpartition("/")[0] == call.refused:
-            return failure(kazoo_errors.NoAuthError(), call.path)
-        # The server has removed the empty parent since: the create fails, and the recipe makes the parent again.
-        return op.NodeExists() if step.path.count("/") > 1 else no_chroot(call)
-    return failed
 
 
 def persistent_failure(call: RunningCall, step: op.CreatePersistent, _: Exception, failed: Exception) -> Exception:

@@ -165,13 +165,17 @@ def _failure_result(call: RunningCall, step: Any, error: Exception) -> object:
         del failed
 
 
-def _check_chroot(call: RunningCall, _: op.CheckChroot) -> Steps[None]:
+def check_chroot(call: RunningCall) -> Steps[None]:
+    """Ask whether the client's chroot exists: ZooKeeper refuses to make nodes below it, but reads would find nothing.
+
+    Raises:
+        RefusedError: it does not exist.
+    """
     link = call.session.link
     chroot = link.client.chroot
-    if chroot != link.seen_chroot:
-        if not (yield from _request(call, (op.Exists(""),)))[0]:
-            raise requests.no_chroot(call)
-        link.seen_chroot = chroot
+    if not (yield from _request(call, (op.Sync(""), op.Exists(""))))[1]:
+        raise requests.no_chroot(call)
+    link.seen_chroot = chroot
 
 
 # -- tickets, and their leases ----------------------------------------------------------------------------------------
@@ -412,7 +416,6 @@ POLICIES: dict[type, Policy] = {
         repeats=True,
         answers={op.NoNode: None},
     ),
-    op.CheckChroot: Policy(_check_chroot),
     # Writes. After a retry a False becomes None: the first attempt may have made, or deleted, the node.
     op.CreateEphemeral: Policy(request=requests.create),
     op.CreatePersistent: Policy(
@@ -428,12 +431,6 @@ POLICIES: dict[type, Policy] = {
         answers={op.NodeExists: False},
         result=requests.true,
         failed=requests.together_failure,
-    ),
-    op.EnsureContainer: Policy(
-        request=requests.plainly(lambda link, step, reply: link.make_container(step.path, reply)),
-        repeats=True,
-        answers={op.NodeExists: None},
-        failed=requests.note_container_failure,
     ),
     op.SetNode: Policy(
         request=requests.plainly(lambda link, step, reply: link.set_data(step.path, step.data, step.version, reply)),

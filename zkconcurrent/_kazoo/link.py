@@ -320,10 +320,6 @@ class Link:
         acl = (getattr(self.client, "directory_acl", None) if self.is_directory(path) else None) or self.acl()
         return CreateContainer(self.full(path), b"", acl, CONTAINER)
 
-    def make_container(self, path: str, reply: Reply) -> Request:
-        """Make a container."""
-        return self.container(path), self.leases.as_write(reply)
-
     def create_persistent(self, path: str, data: bytes, reply: Reply) -> Request:
         """Make a PERSISTENT node."""
         return CreateRequest(self.full(path), data, self.acl(), 0), self.leases.as_write(reply)

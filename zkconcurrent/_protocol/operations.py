@@ -223,15 +223,6 @@ NOWHERE: Sequence[str] = ()
 """What `Children` returns if the node does not exist; no list is equal to it."""
 
 
-class EnsureContainer(NamedTuple):
-    """Create a container node; succeed if it exists already.
-
-    Only for a path that has more missing parts than fit into one request: see `nodes.missing_beside`.
-    """
-
-    path: str
-
-
 class Children(NamedTuple):
     """Return the `Names` of the children; `NOWHERE` if the node does not exist."""
 
@@ -258,16 +249,6 @@ class Exists(NamedTuple):
 
     path: str
     ticket: Ticket | None = None
-
-
-class CheckChroot(NamedTuple):
-    """Refuse a client whose chroot does not exist; costs a request once for each client.
-
-    It is for a recipe that creates nothing, and has read, after a `Sync`, that its path is missing. Without the check
-    the recipe would never find anything. A recipe that creates a node needs no check, as ZooKeeper refuses the create.
-    """
-
-    path: str
 
 
 class GetWithZxid(NamedTuple):
@@ -395,14 +376,12 @@ Operation: TypeAlias = (
     | SetNode
     | Delete
     | Multi
-    | EnsureContainer
     | Children
     | Sync
     | Get
     | Exists
     | GetWithZxid
     | WatchRecursive
-    | CheckChroot
     | NewTicket
     | WaitGone
     | Watch

@@ -403,8 +403,6 @@ def read_or_make(view: BarrierView) -> Recipe[BarrierContent]:
 def read_state(view: BarrierView, counts: bool = False) -> Recipe[tuple[BarrierContent, int]]:
     """Return the state, read behind a `sync`, and how many parties wait; without `counts`, that number is 0."""
     _, node = yield op.Sync(view.path), op.Get(view.path)
-    if node is None:
-        yield op.CheckChroot(view.path)
     state: BarrierContent = BarrierContent(view.parties) if node is None else view.parse(node)
     # Recorded before the line is read, as anything that is recorded meanwhile is newer.
     view.note(state)

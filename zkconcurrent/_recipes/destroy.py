@@ -21,8 +21,6 @@ Users = list[tuple[str, op.Node]]  # nodes by their paths
 def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
     """Return the nodes in each of the folders, read behind a `sync`, in no particular order."""
     _, *listings = yield (op.Sync(path), *map(op.Children, folders))
-    if op.NOWHERE in listings:
-        yield op.CheckChroot(path)
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
         found.append((yield from existing([f"{folder}/{name}" for name in names])))
@@ -133,7 +131,6 @@ def destroy(tree: Tree) -> Recipe[Users]:
                 return using
             continue
         if node is None:
-            yield op.CheckChroot(path)
             return []
         born = node.czxid
         ticket: Ticket = yield op.NewTicket(path)

@@ -55,8 +55,6 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
         listing = op.Children(path, ticket)
         try:
             _, names = yield op.Sync(path, ticket), listing
-            if names is op.NOWHERE:
-                yield op.CheckChroot(path)
             while True:
                 check_queue(path, names, rule)
                 leader: Leader = None

@@ -273,8 +273,6 @@ def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
 def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
     """Return the names of all contenders, read behind a `sync`."""
     _, names = yield op.Sync(path), op.Children(path)
-    if names is op.NOWHERE:
-        yield op.CheckChroot(path)
     check_queue(path, names, rule)
     return names  # type: ignore[no-any-return]
 

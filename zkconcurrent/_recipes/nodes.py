@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
-from .._arguments.limits import MOST_TOGETHER, most_together
+from .._arguments.limits import MOST_TOGETHER
 from .._arguments.paths import ancestors
 from .._errors import ForeignNodeError
 from .._protocol import operations as op
@@ -50,12 +50,7 @@ def missing_beside(
         wanted[part.path] = part
     seen = yield (op.Sync(parts[0].path), *map(op.Exists, wanted), *reads)
     found = zip(wanted.values(), seen[1:], strict=False)
-    lacking = tuple(part for part, there in found if not there)
-    most = most_together(parts[-1].path)
-    if len(lacking) > most:
-        # The path has hundreds of parts, which do not fit into one request.
-        yield tuple(op.EnsureContainer(part.path) for part in lacking[:-most])
-    return lacking[-most:], seen[len(wanted) + 1 :]
+    return tuple(part for part, there in found if not there), seen[len(wanted) + 1 :]
 
 
 def next_flight(nodes: Sequence[op.Node | None]) -> int:

@@ -213,8 +213,6 @@ def read_snapshot(
         there = parse_size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases, PERMIT)
-        if node is None and ticket is None:
-            yield op.CheckChroot(at.path)
         if node is not None or ticket is None:
             return SemaphoreSnapshot(queue, leases, there)
         before, seen = (), None

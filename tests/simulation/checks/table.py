@@ -269,14 +269,12 @@ SILENT = {
     "Forget",
     "DetachTicket",
 }
-WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "SetNode", "EnsureContainer"}
+WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "CreateTogether", "SetNode"}
 WAITS = {"WaitGone", "Watch", "Wait", "WaitRecursive"}
 
 
 def impossible(recipe: str, operation: str, fault: int) -> str | None:
     """Return why the fault can't befall the operation, whatever the primitive; None if it may."""
-    if operation == "CheckChroot":
-        return "sends nothing, as the simulated client has seen its chroot"
     parts = set(operation.split("+"))
     if fault in (1, 2) and not parts & WRITES:
         return "makes and writes nothing"

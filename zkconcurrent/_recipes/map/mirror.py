@@ -286,8 +286,6 @@ def _list(mirror: Mirror) -> Recipe[None]:
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True
-    elif node is None:
-        yield op.CheckChroot(at.path)
     keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
     yield from read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}], mirror)
 

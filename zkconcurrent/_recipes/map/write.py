@@ -309,8 +309,6 @@ def _find(map_write: MapWrite, key: str, matches: Callable[[bytes], bool]) -> Re
         protected = map_write.receipt.usable
         _, above, (node, zxid) = yield op.Sync(entry), op.Get(at.path), op.GetWithZxid(entry)
         mirror.record(key, node, zxid)
-        if above is None:
-            yield op.CheckChroot(at.path)
         if above is None or node is None or not matches(node.data):
             return None
         if protected:

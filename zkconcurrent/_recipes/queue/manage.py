@@ -137,8 +137,6 @@ def dead(view: QueueView) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
     at = view.at
     _, names = yield op.Sync(at.path), op.Children(at.dead)
-    if names is op.NOWHERE:
-        yield op.CheckChroot(at.path)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     nodes = yield from get_all(paths)
     found = [unframe(path, node.data)[0] for path, node in zip(paths, nodes, strict=True) if node is not None]

@@ -346,8 +346,6 @@ def read_snapshot(view: QueueView, ticket: Ticket | None = None) -> Recipe[Queue
     at, found = view.at, reads(view.at, ticket)
     if ticket is None:
         _, *seen = yield op.Sync(at.path), *found
-        if seen[0] is None:
-            yield op.CheckChroot(at.path)
         return QueueSnapshot.of(at, seen)
     while True:
         seen = yield op.Watch(ticket, found[:2])
