@@ -179,31 +179,25 @@ def lay_out_marked(
     Raises:
         ForeignNodeError: the path belongs to something else.
     """
-    path, claimed = top.path, False
-    try:
-        while True:
-            lacking, (node, names) = yield from missing_beside((top, *parts), op.Get(path), op.Children(path))
-            marked = node is None or is_marked(node)
-            if node is not None and check_more is not None:
-                yield from check_more(node, names)
-            check_folders(path, names, kind)
-            if not marked:
-                # An operator has made the node, or a program on Curator has, as the parent of its items.
-                claimed = True
-                with suppress(op.ConnectionLost):
-                    yield op.SetNode(path, top.data, node.version)
-                continue
-            # The server has just removed the parent, or a client has destroyed the primitive: read again.
-            with suppress(op.NoNode):
-                made, names = (yield op.CreateTogether(lacking), op.Children(path)) if lacking else (True, names)
-                if made:
-                    # A primitive of another kind may have come just then.
-                    check_folders(path, names, kind)
-                    return
-    except ForeignNodeError:
-        if claimed:
-            yield from give_back(path, top.data)
-        raise
+    path = top.path
+    while True:
+        lacking, (node, names) = yield from missing_beside((top, *parts), op.Get(path), op.Children(path))
+        marked = node is None or is_marked(node)
+        if node is not None and check_more is not None:
+            yield from check_more(node, names)
+        check_folders(path, names, kind)
+        if not marked:
+            # An operator has made the node, or a program on Curator has, as the parent of its items.
+            with suppress(op.ConnectionLost):
+                yield op.SetNode(path, top.data, node.version)
+            continue
+        # The server has just removed the parent, or a client has destroyed the primitive: read again.
+        with suppress(op.NoNode):
+            made, names = (yield op.CreateTogether(lacking), op.Children(path)) if lacking else (True, names)
+            if made:
+                # A primitive of another kind may have come just then.
+                check_folders(path, names, kind)
+                return
 
 
 def make(path: str, data: bytes) -> Recipe[bool]:
@@ -264,17 +258,6 @@ def check_folders(path: str, names: Sequence[str], kind: str) -> None:
     for name in names:
         if name not in folders:
             raise foreign_child(path, name, kind)
-
-
-def give_back(path: str, data: bytes) -> Recipe[None]:
-    """Remove the data that this client has given to a node which turned out to be another kind's.
-
-    The data would hinder that kind. Other data is left alone.
-    """
-    node: op.Node | None = yield op.Get(path)
-    if node is not None and node.data == data:
-        with suppress(op.ConnectionLost):
-            yield op.SetNode(path, b"", node.version)
 
 
 def kind_of(data: bytes) -> str | None:
