@@ -162,7 +162,7 @@ class History:
             yield Discard(ticket)
 
         perform(session, path, recipe())
-        wait(session, lambda: session.is_discarded(tickets[0]))
+        wait(session, lambda: session.is_gone(tickets[0]))
         self._say(n, tickets[0].state)
         self._settle(but=n if lost else None)
 

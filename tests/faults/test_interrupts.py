@@ -29,6 +29,7 @@ from tests.faults.scenes import GRANTS, SCENES, SESSION, Scene, Used
 from tests.helpers.contenders import queued
 from tests.helpers.eventually import eventually
 from tests.helpers.interrupts import at_every_line
+from tests.helpers.losses import set_clock
 from tests.helpers.places import PLACES
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition, Lock, LockLostError, MultiLock
@@ -166,10 +167,10 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(connect: Connect, zk: Kaz
         lock.acquire()
         lost = lock.lost
         with session.lock:  # kept, so that the keeper does nothing of it, but start the threads that it is to start
-            session.clock = lambda: real() + 1000
+            set_clock(session, lambda: real() + 1000)
             with contextlib.suppress(KeyboardInterrupt), hook:
                 lock.hold_count()
-            session.clock = real
+            set_clock(session, real)
             eventually(lambda: not session.keeper.to_start, hook.where)
         try:
             lock.release()
@@ -224,10 +225,10 @@ def test_an_interrupt_within_the_event_of_a_loss(
 
     monkeypatch.setattr(threading.Condition, "__enter__", struck)
     with session.lock:  # kept, so that the keeper does nothing of it
-        session.clock = lambda: real() + 1000
+        set_clock(session, lambda: real() + 1000)
         with contextlib.suppress(KeyboardInterrupt):
             lock.hold_count()
-        session.clock = real
+        set_clock(session, real)
     assert in_thread(lost.wait, 10).result(20)
     with pytest.raises(LockLostError):
         in_thread(lock.release).result(20)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from tests.helpers.lock_types import AnyLock, read_lock, unfair_lock, write_lock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition, Lock, RLock, Semaphore
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -19,6 +21,11 @@ def expire(server: Server, lock: AnyLock | Semaphore) -> None:
     lost = lock.lost
     server.expire(lock.client)
     assert lost.wait(20)
+
+
+def set_clock(session: Session, clock: Callable[[], float]) -> None:
+    """Replace the clock of a client's leases."""
+    session.clock = session.link.transport.opening.clock = clock
 
 
 def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
@@ -30,7 +37,7 @@ def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
     session, lost, awake, slept = lock._session, lock.lost, lock._session.clock, 0.0
     for _ in range(10):
         slept += session.timeout
-        session.clock = lambda slept=slept: awake() + slept
+        set_clock(session, lambda slept=slept: awake() + slept)
         session.wake_keeper()
         if lost.wait(2):
             return

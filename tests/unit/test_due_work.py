@@ -67,7 +67,6 @@ class Bench:
             registry=self.registry,
             timeout=TIMEOUT,
             now=lambda: self.now,
-            time=lambda: self.now,
             clock=lambda: self.now,
             post=lambda act: act(),
             wake_keeper=lambda: None,
@@ -395,7 +394,7 @@ def test_who_waits_until_a_node_is_gone(reason: str | None) -> None:
     bench = Bench()
     ticket = bench.ticket("/path")
     bench.registry.discard(ticket)
-    vars(bench.session).update(exiting=reason == "exiting", is_discarded=lambda _: False)
+    vars(bench.session).update(exiting=reason == "exiting", is_gone=lambda _: False)
     vars(bench).update(on_own_thread=lambda: reason == "on_own_thread")
     pause = next(Call(bench.session, "/path").wait_until_gone(ticket), None)
     assert pause == (None if reason else TIMEOUT / 6)

@@ -269,7 +269,7 @@ class Call:
         # The delete was sent before this, as other threads and clients may wait for it.
         ticket.on_change = self.wake
         until = self.patience.cleaned_up_by(session.now(), session.timeout, held=held)
-        while not session.is_discarded(ticket) and ticket.refusal is None and session.link.connected:
+        while not session.is_gone(ticket) and ticket.refusal is None and session.link.connected:
             left = until - session.now()
             if left <= 0:
                 return

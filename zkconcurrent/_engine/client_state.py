@@ -53,7 +53,7 @@ class ClientState:
             `note_event`. Read without the lock: `session`, `lease`, `seed`, whether `lost` or `trees` is empty, whether
             `tickets` or `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines. Tests and the simulation inject their own.
-        time: the clock of leases, which is also the link's; tests and the simulation set it by `clock`.
+        clock: the clock of leases, which is also the link's.
         identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as steps call each other, and kazoo may reply to a request in the thread that makes it. No
             step waits while it has the lock; see the head of this module.
@@ -73,7 +73,7 @@ class ClientState:
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = monotonic):
         self.link = link
-        self.clock = clock
+        self.clock = link.transport.opening.clock = clock
         self.now = now
         self.identity = link.identity
         self.forked = self.exiting = False
@@ -91,15 +91,6 @@ class ClientState:
         self._failed: Callable[[], None] | None = None
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
         self.keepers_sleep = link.sleep_event()
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """The clock of leases."""
-        return self.time
-
-    @clock.setter
-    def clock(self, clock: Callable[[], float]) -> None:
-        self.time = self.link.transport.opening.clock = clock
 
     def reply_limit(self) -> float:
         """Return by when a reply has come, unless kazoo has dropped the connection or lost the request."""

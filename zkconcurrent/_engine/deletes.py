@@ -97,7 +97,7 @@ class Deletes:
             # Interrupts have struck after this delete was noted, and before the hold was ended. The hold ends first:
             # otherwise this process would believe that it holds while others get in.
             client.registry.discard(ticket)
-        sent = client.time()
+        sent = client.clock()
 
         def on_reply(reply: HandledReply) -> None:
             if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):

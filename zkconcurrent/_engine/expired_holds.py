@@ -36,7 +36,7 @@ class ExpiredHolds:
         """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
         client, registry = self._client, self._client.registry
         # The common case takes no lock: the lease runs, and all holds are of its session.
-        if not registry.lost and client.time() < registry.lease.end:
+        if not registry.lost and client.clock() < registry.lease.end:
             return
         with client.lock:
             now = client.clock()

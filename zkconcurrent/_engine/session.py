@@ -251,7 +251,7 @@ class Session(ClientState):
         """Make the ticket a hold; see `Registry.grant`."""
         lease = ticket.lease
         with self.lock:
-            now = self.time()
+            now = self.clock()
             if not self.registry.grant(ticket, now):
                 return False
         if lease.end < now + lease.timeout / 2:
@@ -317,7 +317,7 @@ class Session(ClientState):
                 self.registry.hand_over(ticket)
             return True
 
-    def is_discarded(self, ticket: Ticket) -> bool:
+    def is_gone(self, ticket: Ticket) -> bool:
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
 

@@ -198,7 +198,7 @@ class Barrier(Primitive):
         call.tickets.remove(ticket)
         until, known = now + session.reply_patience, session.registry.tickets
         while session.link.connected and session.now() < until:
-            if ticket.prefix not in known and session.is_discarded(ticket):
+            if ticket.prefix not in known and session.is_gone(ticket):
                 return
             yield WITHDRAWAL_POLL_INTERVAL
 

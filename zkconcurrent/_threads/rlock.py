@@ -64,7 +64,7 @@ class RLock(RevocableLock):
         # The common case takes no lock and begins no `Call`: the clock alone shows that the hold lives.
         core = self._lock_core
         hold = core.holds.get(core.identity())
-        if hold is not None and timeout == -1 and core.session.time() < hold.ticket.live.end:
+        if hold is not None and timeout == -1 and core.session.clock() < hold.ticket.live.end:
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
@@ -79,7 +79,7 @@ class RLock(RevocableLock):
         # As in `acquire`, without its frame.
         core = self._lock_core
         hold = core.holds.get(core.identity())
-        if hold is not None and self._counts and core.session.time() < hold.ticket.live.end:
+        if hold is not None and self._counts and core.session.clock() < hold.ticket.live.end:
             hold.depth += 1
             return True
         return super().__enter__()
@@ -91,7 +91,7 @@ class RLock(RevocableLock):
             hold = core.holds.get(core.identity())
             before = self._levels_held() if hold is None else hold.depth
             # As in `release`, without its frame.
-            if hold is not None and before > 1 and self._counts and core.session.time() < hold.ticket.live.end:
+            if hold is not None and before > 1 and self._counts and core.session.clock() < hold.ticket.live.end:
                 hold.depth -= 1
             else:
                 super().__exit__(kind, error, traceback, **how)
@@ -117,7 +117,7 @@ class RLock(RevocableLock):
         core = self._lock_core
         hold = core.holds.get(core.identity())
         # As in `acquire`.
-        if hold is not None and hold.depth > 1 and core.session.time() < hold.ticket.live.end:
+        if hold is not None and hold.depth > 1 and core.session.clock() < hold.ticket.live.end:
             hold.depth -= 1
             return
         hold = core.hold_to_release()

@@ -123,7 +123,7 @@ class Condition(PrimitiveTwin):
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that no notifier can have deleted it."""
-        discarded = self._lock_core.session.is_discarded
+        discarded = self._lock_core.session.is_gone
         return all(
             not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
             for waiter in waited.tickets

@@ -167,7 +167,7 @@ class ReleaseCompletion(Completion):
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
-        return all(core.session.is_discarded(hold.ticket) for core, hold in self._holds)
+        return all(core.session.is_gone(hold.ticket) for core, hold in self._holds)
 
     async def _wait(self) -> None:
         for core, hold in self._holds:

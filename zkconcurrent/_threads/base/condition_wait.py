@@ -120,7 +120,7 @@ class ConditionWait:
                 # This call is separate from the acquire, so abandoning this call does not give up the lock.
                 call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                 for ticket in self.call.tickets:
-                    if not session.is_discarded(ticket):
+                    if not session.is_gone(ticket):
                         yield from outlast(call.run(clear(ticket)), note)
                 lock.path_state.lend_again(hold, lock.mine())
                 return late

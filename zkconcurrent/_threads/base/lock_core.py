@@ -249,7 +249,7 @@ class LockCore(QueueCore):
             return 0.0
         limit: Limit | None = hold.ticket.limit
         end = hold.ticket.live.end
-        return max(0.0, (min(end, limit.due) if limit is not None and limit.loses else end) - self.session.time())
+        return max(0.0, (min(end, limit.due) if limit is not None and limit.loses else end) - self.session.clock())
 
     def is_suspect(self, hold: Hold | None) -> bool:
         """Return whether there is a hold, and ZooKeeper is out of reach."""
@@ -564,7 +564,7 @@ class LockCore(QueueCore):
         # `lost`, `on_lost`, the log and the listeners report the loss.
         with suppress(ZkConcurrentError):
             self.path_state.check_given_up(hold)
-        if ticket.story is not None and session.is_discarded(ticket):
+        if ticket.story is not None and session.is_gone(ticket):
             ticket.story.emit()
 
     def _gone(self, call: Call, hold: Hold) -> Steps[None]:
