@@ -23,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.reply import Reply
@@ -51,6 +51,29 @@ class HoldStore(Protocol):
         """Forget the holds of a call that was abandoned."""
 
 
+class Attempt(NamedTuple):
+    """A wish to acquire: who wants what, and until when. Its steps read it, and what shows or logs the wait.
+
+    Attributes:
+        queue: the queue in which it waits, a `QueueCore`; None for another wait, which is not logged however long it
+            takes.
+        owner: the thread or task.
+        since: when it began, by the clock of deadlines.
+        deadline: when to give up; None waits forever.
+        wait: whether to wait for the lock, or to make a single attempt.
+        depth: the depth of the hold.
+        for_block: a `with` block outside of generators acquires, so only the owner will release.
+    """
+
+    queue: Any
+    owner: int
+    since: float
+    deadline: float | None
+    wait: bool = True
+    depth: int = 1
+    for_block: bool = False
+
+
 class Call:
     """One call of a primitive: it runs one recipe after the other, and keeps the tickets that they begin.
 
@@ -69,10 +92,9 @@ class Call:
             limit.
         patience: until when the present recipe, or the last one, may wait.
         story: what is reported to listeners about the acquire that it makes; None without listeners.
-        waiting: who waits for what, since and until when; see `Waiting` in `_observe/long_waits.py`.
+        waiting: the attempt that waits in this call; None while it has not waited for anything but replies.
         check: when to search for a deadlock around the wait, if the waiting owner holds something.
         label: the label of the lock that it acquires.
-        for_block: a `with` block outside of generators acquires, so only the owner will release.
         of_library: a thread of the library makes the call, and no caller waits for it.
         owned_locks: the session's lock, if a signal handler or a finalizer makes this call on top of a frame that has
             the lock; see `Resumable`.
@@ -90,12 +112,11 @@ class Call:
     why_end: WhyEnd | None = None
     part_of: Callable[[], Resumable | None] | None = None
     patience = _UNLIMITED
-    # The layers above make these three `Story`, `Waiting` and `WaitCheck`.
+    waiting: Attempt | None = None
+    # The layers above make these two `Story` and `WaitCheck`.
     story: Any = None
-    waiting: Any = None
     check: Any = None
     label: str | None = None
-    for_block = False
     of_library = False
     _leaves_clean_up = False
 
@@ -317,7 +338,7 @@ class Call:
         """Note who waits, for `inspect()`; not earlier, as most calls never wait for anything but replies."""
         if self.waiting is None and not self.of_library:
             owner = self.session.identity() if self.deserted is None else of_caller()
-            self.waiting = None, owner, self.session.now(), self.patience.deadline
+            self.waiting = Attempt(None, owner, self.session.now(), self.patience.deadline)
 
     def park(self, bound: float) -> Steps[bool]:
         """Sleep until woken, or for a while; return False if `bound` has passed and nothing has woken the call.

@@ -26,7 +26,7 @@ from .._protocol.ticket import Ticket
 from .._runtime.interrupts import check_not_interrupted
 from .._runtime.live_set import LiveSet
 from .._runtime.wait_loops import Steps
-from .call import Call
+from .call import Attempt, Call
 from .holds import Hold
 from .session import Session
 
@@ -61,22 +61,16 @@ class LocalHandoff:
         session.handoffs.add(self)
 
     def run(
-        self,
-        call: Call,
-        recipe: Callable[[], Recipe[Ticket | None]],
-        deadline: float | None,
-        wait: bool,
-        *,
-        shown: bool,
+        self, call: Call, attempt: Attempt, recipe: Callable[[], Recipe[Ticket | None]], *, shown: bool
     ) -> Steps[Ticket | None]:
         """Enter and take the kept ticket, or else run the recipe; return None if the deadline passed first.
 
-        Afterwards the caller must `leave`, or abandon the call, with or without a ticket. With `wait` False, the call
+        Afterwards the caller must `leave`, or abandon the call, with or without a ticket. An attempt that does not wait
         enters only if the hand-off is open. With `shown`, a long wait must be visible in ZooKeeper's queue, as it could
         be part of a deadlock: the call then queues there, beside those that take turns.
         """
         self._session.check_usable(call.path)
-        began = self._session.now()
+        began, deadline, wait = self._session.now(), attempt.deadline, attempt.wait
         alone_at = began + AFTER if shown else math.inf
         if not (yield from self._enter(call, min(math.inf if deadline is None else deadline, alone_at), wait)):
             if not wait or (deadline is not None and deadline <= alone_at):

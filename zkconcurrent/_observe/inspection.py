@@ -298,9 +298,9 @@ class _Seen:
         for call in self._session.calls:
             if (waiting := call.waiting) is None:
                 continue
-            _, owner, since, deadline = waiting
-            waited = self._session.now() - since
-            yield self._wait(call, owner, waited, None if deadline is None else deadline - since, owners)
+            waited = self._session.now() - waiting.since
+            timeout = None if waiting.deadline is None else waiting.deadline - waiting.since
+            yield self._wait(call, waiting.owner, waited, timeout, owners)
 
     def _wait(self, call: Call, owner: int, waited: float, timeout: float | None, owners: dict[str, int]) -> WaitReport:
         tickets = [ticket for ticket in list(call.tickets) if ticket.state is State.QUEUED]

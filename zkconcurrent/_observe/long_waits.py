@@ -13,8 +13,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
+from .._engine.call import Attempt, Call
 from .._engine.client_state import ClientState, log_all
 from .._engine.keeper_thread import IDLE_BEAT, Helper, Keeper
 
@@ -33,21 +34,6 @@ class WaitedFor(Protocol):
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
         """Log that calls of these owners wait here, the longest for `waited` seconds. This may take a while."""
-
-
-Waiting: TypeAlias = "tuple[WaitedFor | None, int, float, float | None]"
-"""The wait of one call: the queue; the thread or task; since when and until when it waits, by the clock of deadlines.
-
-Only a wait for a lock or permits has a queue, and is logged if it lasts long. Each acquire makes one, so it is a plain
-tuple: an object of a class takes longer to make.
-"""
-
-
-class WaitingCall(Protocol):
-    """A call that may wait in a queue at its path."""
-
-    path: str
-    waiting: Waiting | None
 
 
 class LongWaits:
@@ -70,16 +56,16 @@ class LongWaits:
         after: float | None = getattr(self._client.link.client, "log_waits_after", LONG)
         return math.inf if after is None else after
 
-    def note_end(self, call: WaitingCall, *, acquired: bool) -> None:
+    def note_end(self, call: Call, *, acquired: bool) -> None:
         """Note that the wait of a call, if any, is over.
 
         If the wait was reported, the keeper's next turn has its end logged. The caller may have the lock now, and must
         go on.
         """
         wait, call.waiting = call.waiting, None
-        if wait is None or wait[0] is None or wait[0].queue_key not in self._due:
+        if wait is None or wait.queue is None or wait.queue.queue_key not in self._due:
             return
-        waited, path = self._client.now() - wait[2], call.path
+        waited, path = self._client.now() - wait.since, call.path
         if waited >= self._long:
             fields = {"zk_path": path, "zk_waited": waited}
             text = "%s after a wait of %.0f s [%s]"
@@ -98,25 +84,25 @@ class LongWaits:
     def _find(self, now: float) -> None:
         """Find the waits for which a report is due, and when to look again."""
         first, least = now, self._long
-        long: dict[Hashable, list[tuple[WaitedFor, int, float]]] = {}
+        long: dict[Hashable, list[Attempt]] = {}
         for call in self._client.calls:
-            queue, owner, since, _ = call.waiting or (None, 0, 0.0, None)
-            if queue is None:
+            wait: Attempt | None = call.waiting
+            if wait is None or wait.queue is None:
                 continue
-            if now - since >= least:
-                long.setdefault(queue.queue_key, []).append((queue, owner, since))
+            if now - wait.since >= least:
+                long.setdefault(wait.queue.queue_key, []).append(wait)
             else:
-                first = min(first, since)
+                first = min(first, wait.since)
         # While there are long waits, look again after each `IDLE_BEAT`, as some may end. Never look more often, even if
         # many waits become long one after the other.
         self._look_at = max(now + IDLE_BEAT, 0.0 if long else first + least)
         self._due = {key: self._due.get(key, least) for key in long}
         enabled = log.isEnabledFor(logging.WARNING)
         for key, waits in long.items():
-            waited = now - min(since for _, _, since in waits)
+            waited = now - min(wait.since for wait in waits)
             if waited >= self._due[key]:
                 if enabled:
-                    owners = [owner for _, owner, _ in waits]
-                    self._reports.append(partial(waits[0][0].report_wait, owners, waited))
+                    queue: WaitedFor = waits[0].queue
+                    self._reports.append(partial(queue.report_wait, [wait.owner for wait in waits], waited))
                 while self._due[key] <= waited:
                     self._due[key] += min(self._due[key], SELDOM)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from .._arguments.limits import check_int
-from .._engine.call import Call
+from .._engine.call import Attempt, Call
 from .._engine.holds import PathState, Possession
 from .._engine.session import Session
 from .._errors import LockLostError, LossCause
@@ -133,19 +133,19 @@ class DetachedLock(QueuedPrimitive, Acquirable[None]):
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
         call = self._lock_core.call(cancellable=wait)
-        steps = self._acquire_steps(call, wait, limit)
-        return self._await(call, self._lock_core.reported_steps(call, wait, self._identity(), steps, self._begin_story))
+        attempt = self._lock_core.attempt(self._identity(), wait, limit)
+        steps = self._acquire_steps(call, attempt)
+        return self._await(call, self._lock_core.reported_steps(call, attempt, steps, self._begin_story))
 
-    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
-        core, me = self._lock_core, self._identity()
+    def _acquire_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
+        core, me, wait, deadline = self._lock_core, attempt.owner, attempt.wait, attempt.deadline
         of_owner = b', "owner": %b' % json.dumps(self._owner).encode()
         data = b"%b%b}" % (node_data(me)[:-1], of_owner)
         queued = waiter_data(me, self._path_state, deadline, of_owner) if wait else data
         mine = None if self._held is None else self._held.name
-        if wait:
-            core.note_wait(call, me, deadline)
+        core.note_wait(call, attempt)
         unique = as_detached(new_uuid())
-        check_wait = core.wait_check(call, me, deadline, queued)
+        check_wait = core.wait_check(call, attempt, queued)
         recipe = acquire(self._path, self._owner, unique, data, wait, mine, queued=queued, check_wait=check_wait)
         held = yield from call.run(recipe, deadline)
         core.observation.long_waits.note_end(call, acquired=held is not None)

@@ -91,9 +91,8 @@ class Lock(RevocableLock):
     def _acquire(self, blocking: bool, timeout: float, for_block: bool) -> bool:
         core = self._lock_core
         core.reenter_or_check()
-        call, steps = core.new_acquire(blocking and timeout != 0, self._deadline(blocking, timeout))
-        call.for_block = for_block
-        return self._await(call, steps)
+        deadline = self._deadline(blocking, timeout)
+        return self._await(*core.new_acquire(blocking and timeout != 0, deadline, for_block=for_block))
 
     def release(self, *, wait: bool = True) -> None:
         """Release the lock; the next waiter in the queue gets it.

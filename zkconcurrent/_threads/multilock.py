@@ -155,11 +155,11 @@ class MultiLock(Named, Acquirable[tuple[Held, ...]], Callbacks):
                 if core.reenter_or_check():
                     continue
                 call = calls.add(core.call())
-                call.for_block = for_block
                 if wait:
                     calls.waits_for = self, core.queue_key
                 # After the deadline, a free lock is still acquired.
-                if not (yield from core.acquire_steps(call, wait, deadline, core.identity(), 1)):
+                attempt = core.attempt(core.identity(), wait, deadline, for_block=for_block)
+                if not (yield from core.acquire_steps(call, attempt)):
                     yield from _give_back(calls, before)
                     return False
             self._check_all(before)

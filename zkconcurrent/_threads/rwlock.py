@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._engine.call import Call
+from .._engine.call import Attempt, Call
 from .._errors import DeadlockError
 from .._kazoo.link import KazooClient
 from .._observe.deadlock_search import OnDeadlock
@@ -129,28 +129,28 @@ class ReadWriteLock(PickledByPath):
 class ReadCore(ReentrantCore):
     """The machinery of a read lock, which also knows the hold of the write lock."""
 
-    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        writing = self.path_state.own(WRITE.role, owner)
-        if (yield from super().unreported_steps(call, wait, deadline, owner, depth)):
+    def unreported_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
+        writing = self.path_state.own(WRITE.role, attempt.owner)
+        if (yield from super().unreported_steps(call, attempt)):
             return True
         if writing is not None:
             self.check(writing)
         return False
 
-    def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
-        writing = self.path_state.own(WRITE.role, owner)
+    def recipe(self, call: Call, attempt: Attempt) -> Recipe[Ticket | None]:
+        writing = self.path_state.own(WRITE.role, attempt.owner)
         if writing is None:
-            return super().recipe(call, wait, owner, deadline)
+            return super().recipe(call, attempt)
         self.check(writing)
-        return downgrade(writing.ticket, READ, node_data(owner, self.label))
+        return downgrade(writing.ticket, READ, node_data(attempt.owner, self.label))
 
 
 class WriteCore(ReentrantCore):
     """The machinery of a write lock, which also knows the holds of the read lock."""
 
-    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def unreported_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
         self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
-        return (yield from super().unreported_steps(call, wait, deadline, owner, depth))
+        return (yield from super().unreported_steps(call, attempt))
 
     def check_may_wait(self) -> None:
         self._refuse_upgrade("release the read lock before you wait on a condition")

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._arguments.limits import check_int, check_positive, most_together
-from .._engine.call import Call
+from .._engine.call import Attempt, Call
 from .._engine.holds import Hold, PathState, lost_error
 from .._engine.session import log
 from .._errors import LockLostError
@@ -80,8 +80,9 @@ class PermitCore(LockCore):
 
     # -- to acquire ----------------------------------------------------------------------------------------------
 
-    def acquire_permits(self, call: Call, permits: int, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
-        """Take permits for `owner`, in this call; return whether they were taken. See `reported_steps`."""
+    def acquire_permits(self, call: Call, permits: int, attempt: Attempt) -> Steps[bool]:
+        """Take permits, in this call; return whether they were taken. See `reported_steps`."""
+        wait, owner, deadline = attempt.wait, attempt.owner, attempt.deadline
 
         def too_few(size: int) -> None:
             self.path_state.note(size)
@@ -100,8 +101,7 @@ class PermitCore(LockCore):
             near_deadline=deadline is not None and deadline - self.session.now() < self.session.reply_patience,
             too_few=too_few,
         )
-        if wait:
-            self.note_wait(call, owner, deadline)
+        self.note_wait(call, attempt)
         taken = yield from call.run(recipe, deadline)
         self.observation.long_waits.note_end(call, acquired=taken is not None)
         if taken is None:
@@ -308,12 +308,11 @@ class Semaphore(LockBase):
             )
         deadline = self._until(timeout if blocking else 0)
         wait = blocking and (timeout is None or timeout > 0)
-        core, owner = self._lock_core, self._identity()
+        core = self._lock_core
         if (hold := core.mine()) is not None:
             core.check(hold)
-        call = core.call(cancellable=wait)
-        steps = core.acquire_permits(call, permits, wait, deadline, owner)
-        return self._await(call, core.reported_steps(call, wait, owner, steps))
+        call, attempt = core.call(cancellable=wait), core.attempt(self._identity(), wait, deadline)
+        return self._await(call, core.reported_steps(call, attempt, core.acquire_permits(call, permits, attempt)))
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.

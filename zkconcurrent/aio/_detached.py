@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .._engine.call import Call
+from .._engine.call import Attempt, Call
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._runtime.public import ErrorKind, Traceback
@@ -19,12 +19,12 @@ from ._twin import PrimitiveTwin, awaited, forwarded
 class _DetachedLockCore(AnyTask, _detached.DetachedLock):
     """`zkconcurrent.DetachedLock`, for tasks."""
 
-    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
+    def _acquire_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
         # Otherwise, a release under way would end the hold that this acquire finds for the owner.
         for release in self._path_state.releases:
-            if not (yield from self._after(release, call, deadline)):
+            if not (yield from self._after(release, call, attempt.deadline)):
                 return False
-        return (yield from super()._acquire_steps(call, wait, deadline))
+        return (yield from super()._acquire_steps(call, attempt))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release until the deadline, but at least for `reply_patience`; return whether it ended."""

@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import NamedTuple, NoReturn, TypeVar
 
-from ..._engine.call import Call
+from ..._engine.call import Attempt, Call
 from ..._engine.holds import Hold, PathState
 from ..._engine.loss_cause import cause_of, why_lost
 from ..._engine.patience import POLL_INTERVAL
@@ -201,9 +201,8 @@ class Candidacy:
 
     def _queue_and_lead(self, core: LeaderCore) -> None:
         call = core.call()
-        owner = core.identity()
         call.why_end = self._why_stop
-        self._run(call, core.acquire_steps(call, True, None, owner, 1))
+        self._run(call, core.acquire_steps(call, core.attempt(core.identity(), True, None)))
         hold = core.mine()
         if hold is None:
             # The hold has ended at the interpreter's exit, or this is a forked child, which has forgotten it.
@@ -262,11 +261,11 @@ class LeaderCore(LockCore):
         super().__init__(path_state, rule, identity)
         self.data = data
 
-    def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
+    def note_wait(self, call: Call, attempt: Attempt) -> None:
         """Do nothing: a candidate is meant to wait while another leads, so a long wait is not logged."""
 
-    def recipe(self, call: Call, wait: bool, *_: object) -> Recipe[Ticket | None]:  # noqa: ARG002
-        return (acquire if wait else try_acquire)(self.path, self.rule, self.data)
+    def recipe(self, call: Call, attempt: Attempt) -> Recipe[Ticket | None]:  # noqa: ARG002
+        return (acquire if attempt.wait else try_acquire)(self.path, self.rule, self.data)
 
     def released(self, call: Call, hold: Hold) -> Steps[None]:
         try:

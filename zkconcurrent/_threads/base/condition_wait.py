@@ -113,10 +113,10 @@ class ConditionWait:
         while True:
             self.begun += 1
             call = calls.add(Call(session, lock.path, lock.path_state, max_outage=max_outage))
-            call.for_block = hold.owned
+            attempt = lock.attempt(self._owner, True, None, depth=hold.depth, for_block=hold.owned)
             try:
                 if lock.mine() is None:
-                    yield from outlast(lock.acquire_steps(call, True, None, self._owner, hold.depth), note)
+                    yield from outlast(lock.acquire_steps(call, attempt), note)
                 # This call is separate from the acquire, so abandoning this call does not give up the lock.
                 call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                 for ticket in self.call.tickets:

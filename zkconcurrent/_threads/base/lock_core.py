@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from ..._engine.call import Call
+from ..._engine.call import Attempt, Call
 from ..._engine.expired_holds import losses
 from ..._engine.holds import Hold, PathState, all_holds, lost_error, owned_by
 from ..._engine.loss_cause import why_lost
@@ -87,27 +87,34 @@ class QueueCore:
         self.session.check_not_forked(self.path)
         return cancel_waits(self.session.calls, self.queue_key)
 
+    def attempt(
+        self, owner: int, wait: bool, deadline: float | None, *, depth: int = 1, for_block: bool = False
+    ) -> Attempt:
+        """Return an attempt to acquire here, which begins now."""
+        return Attempt(self, owner, self.session.now(), deadline, wait, depth, for_block)
+
     def reported_steps(
-        self, call: Call, wait: bool, owner: int, steps: Steps[bool], granted: Callable[[Story], object] | None = None
+        self, call: Call, attempt: Attempt, steps: Steps[bool], granted: Callable[[Story], object] | None = None
     ) -> Steps[bool]:
         """Return the steps of an acquire; if there are listeners, the steps also report the acquire to them.
 
         Args:
             call: the call.
-            wait: whether the call waits, or makes a single attempt.
-            owner: the thread or task that acquires.
+            attempt: the attempt.
             steps: the steps that acquire, and return whether they did.
             granted: notes the grant in the story; if it is not given, the tickets of the call make up the hold.
         """
         if not listeners:
             return steps
         mode = "exclusive" if self.rule.exclusive and self.rule is not PERMIT else "shared"
-        call.story = story = self.observation.teller.new_story(self.path_state.kind, self.path, mode, owner, self.label)
-        return steps if story is None else story.acquire_by(call.tickets, wait, steps, granted)
+        kind, owner = self.path_state.kind, attempt.owner
+        call.story = story = self.observation.teller.new_story(kind, self.path, mode, owner, self.label)
+        return steps if story is None else story.acquire_by(call.tickets, attempt.wait, steps, granted)
 
-    def note_wait(self, call: Call, owner: int, deadline: float | None) -> None:
-        """Note that a call of this owner waits here, so that a long wait is logged."""
-        call.waiting = self, owner, self.session.now(), deadline
+    def note_wait(self, call: Call, attempt: Attempt) -> None:
+        """Note that a call waits here, if it does, so that a long wait is logged."""
+        if attempt.wait:
+            call.waiting = attempt
 
     def report_wait(self, owners: Sequence[int], waited: float) -> None:
         """Log that these owners wait, the longest for `waited` seconds, and who holds the lock."""
@@ -152,16 +159,14 @@ class QueueCore:
             return waiting, None
         return waiting, self._present(Contender.of(self.path, first, node))
 
-    def wait_check(self, call: Call, owner: int, deadline: float | None, data: bytes) -> CheckWait | None:
+    def wait_check(self, call: Call, attempt: Attempt, data: bytes) -> CheckWait | None:
         """Return the function that checks the nodes ahead of a waiter; None if the waiter's owner holds nothing."""
-        return partial(self._check_wait, call, owner, deadline, data) if holds_of(owner) else None
+        return partial(self._check_wait, call, attempt, data) if holds_of(attempt.owner) else None
 
-    def _check_wait(
-        self, call: Call, owner: int, deadline: float | None, data: bytes, ticket: Ticket, ahead: Sequence[str]
-    ) -> None:
-        refuse_own_hold(self.path, owner, deadline, ahead)
-        if deadline is None and HOLDS in data:
-            self.observation.deadlocks.add(call, ticket, data, owner)
+    def _check_wait(self, call: Call, attempt: Attempt, data: bytes, ticket: Ticket, ahead: Sequence[str]) -> None:
+        refuse_own_hold(self.path, attempt.owner, attempt.deadline, ahead)
+        if attempt.deadline is None and HOLDS in data:
+            self.observation.deadlocks.add(call, ticket, data, attempt.owner)
 
     def is_held(self) -> Recipe[bool]:
         """Return whether any process holds the lock."""
@@ -349,7 +354,9 @@ class LockCore(QueueCore):
     def check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock could not be acquired again after its release."""
 
-    def new_acquire(self, wait: bool, deadline: float | None, restores: int | None = None) -> tuple[Call, Steps[bool]]:
+    def new_acquire(
+        self, wait: bool, deadline: float | None, *, restores: int | None = None, for_block: bool = False
+    ) -> tuple[Call, Steps[bool]]:
         """Return the call that acquires a new hold for the caller, and its steps, which return whether they succeeded.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
@@ -360,31 +367,25 @@ class LockCore(QueueCore):
             deadline: when to give up; None waits forever.
             restores: for a condition's wait, the depth of the hold to restore. `cancel_waits()` does not end such an
                 acquire.
+            for_block: see `Attempt`.
         """
         call = self.call(cancellable=wait and restores is None)
-        return call, self.acquire_steps(call, wait, deadline, self.identity(), restores or 1)
+        attempt = self.attempt(self.identity(), wait, deadline, depth=restores or 1, for_block=for_block)
+        return call, self.acquire_steps(call, attempt)
 
-    def acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        """Acquire a new hold for `owner`, in this call; return whether it did.
-
-        Args:
-            call: the call.
-            wait: whether to wait for the lock, or to make a single attempt.
-            deadline: when to give up; None waits forever.
-            owner: the thread or task.
-            depth: the depth of the hold.
+    def acquire_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
+        """Acquire a new hold, in this call; return whether it did.
 
         Raises:
             DeadlockError: the owner would wait forever for its own hold, through another client.
         """
-        steps = self.unreported_steps(call, wait, deadline, owner, depth)
-        return self.reported_steps(call, wait, owner, steps)
+        return self.reported_steps(call, attempt, self.unreported_steps(call, attempt))
 
-    def unreported_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+    def unreported_steps(self, call: Call, attempt: Attempt) -> Steps[bool]:
         """Acquire as `acquire_steps` does, without a report to the listeners."""
-        if wait:
-            self.note_wait(call, owner, deadline)
-        recipe = partial(self.recipe, call, wait, owner, deadline)
+        self.note_wait(call, attempt)
+        owner, deadline = attempt.owner, attempt.deadline
+        recipe = partial(self.recipe, call, attempt)
         handoff = self.path_state.handoff
         if handoff is not None and any(each.is_at(self.path_state.location) for each in owned_by(owner)):
             # The owner holds the lock through another client. In the hand-off it could wait behind a thread that waits
@@ -394,10 +395,10 @@ class LockCore(QueueCore):
             ticket = yield from call.run(recipe(), deadline)
         else:
             shown = deadline is None and any(owned_by(owner))
-            ticket = yield from handoff.run(call, recipe, deadline, wait, shown=shown)
+            ticket = yield from handoff.run(call, attempt, recipe, shown=shown)
         if ticket is not None:
             ticket.label = self.label
-            self.path_state.new_hold(ticket, self.rule, owner, depth, owned=self.owned or call.for_block)
+            self.path_state.new_hold(ticket, self.rule, owner, attempt.depth, owned=self.owned or attempt.for_block)
             if self.limit is not None:
                 self.observation.hold_limits.add(self.limit, [ticket])
         if handoff is not None:
@@ -408,14 +409,15 @@ class LockCore(QueueCore):
         self.log_acquired(ticket)
         return True
 
-    def recipe(self, call: Call, wait: bool, owner: int, deadline: float | None) -> Recipe[Ticket | None]:
+    def recipe(self, call: Call, attempt: Attempt) -> Recipe[Ticket | None]:
         """Return the recipe that acquires a new hold. The recipe waits until the deadline, or makes one attempt."""
-        if not wait:
+        owner, deadline = attempt.owner, attempt.deadline
+        if not attempt.wait:
             return try_acquire(self.path, self.rule, node_data(owner, self.label), self.path_check)
         # A deadlock must not end the acquire of a condition's wait, which must hold the lock again.
         ends = deadline is None and self.on_deadlock == "raise" and bool(call.whole.waits_for)
         data = waiter_data(owner, self.path_state, deadline, label=self.label, ends=ends)
-        check_wait = self.wait_check(call, owner, deadline, data)
+        check_wait = self.wait_check(call, attempt, data)
         return acquire(self.path, self.rule, data, self.path_check, check_wait, marked=HOLDS in data)
 
     def log_acquired(self, *tickets: Ticket) -> None:
