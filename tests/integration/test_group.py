@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from queue import Queue as Inbox
 
 import pytest
@@ -135,6 +136,7 @@ def test_its_id_is_another_members(
     """If another took the id, the membership is lost: an event, a cause and a warning tell, and the other is left."""
     group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
     member = group.join(b"mine", "id")
+    make_way = partial(zk.delete, f"{zk_path}/id")
     assert member.cause is None
     if how == "expires":
         old = group.client.client_id
@@ -142,7 +144,7 @@ def test_its_id_is_another_members(
         proxy.cut()
         eventually(lambda: not group.client.connected)
         connect(client_id=old).stop()  # closes the session
-        Group(zk, zk_path).join(b"theirs", "id")
+        make_way = Group(zk, zk_path).join(b"theirs", "id").leave
         proxy.resume()
     else:
         with zk.transaction() as at_once:
@@ -155,7 +157,7 @@ def test_its_id_is_another_members(
     eventually(lambda: f"the membership {zk_path}/id is lost: {why}, and then: the group" in caplog.text)
     member.leave()
     assert zk.get(f"{zk_path}/id")[0] == b"theirs"
-    zk.delete(f"{zk_path}/id")
+    make_way()
     assert group.join(b"again", "id").active  # the id can be used anew
 
 

@@ -5,12 +5,11 @@ client reads or writes comes with the zxid of the change that led to the state. 
 newer state of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node
 is missing. So an older result, which a slow thread brings late, does not bring the node back.
 
-The reads of a `Dict` or `Set` come from such a copy. One thread of the client keeps all its copies current: it runs the
-steps of each copy that was woken. For each copy it sets a recursive watch, reads the entries behind a `sync`, and then
-reads each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the events of such a watch, as it looks
-for watchers of exactly the event's path. So `_kazoo/transport.py` passes the path of each event on, and the ticket
-registry keeps the paths below a watched path. One-shot watches would work on older servers. But each new key would cost
-every client a listing, and each entry a watch.
+The reads of a `Dict` or `Set` come from such a copy. A thread keeps it current: it sets a recursive watch, reads the
+entries behind a `sync`, and then reads each entry that an event names. kazoo 2.11 has no `addWatch`, and drops the
+events of such a watch, as it looks for watchers of exactly the event's path. So `_kazoo/transport.py` passes the path
+of each event on, and the ticket registry keeps the paths below a watched path. One-shot watches would work on older
+servers. But each new key would cost every client a listing, and each entry a watch.
 
 A tombstone stays until every call that began earlier has ended.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from ..._arguments.paths import check_length, check_path, plain
 from ..._engine.call import Call
 from ..._engine.holds import PathState
 from ..._engine.session import LeftTickets, Session, log
-from ..._errors import ClientError, OutcomeUnknownError
+from ..._errors import OutcomeUnknownError
 from ..._kazoo.link import KazooClient
 from ..._protocol.operations import Recipe
 from ..._protocol.ticket import Ticket
@@ -22,7 +21,7 @@ from ..._recipes.map.mirror import NEVER, Entry, MapLayout, Mirror, follow
 from ..._recipes.map.write import MapWrite
 from ..._recipes.receipts import OutcomeLost
 from ..._runtime.this_process import choices
-from ..._runtime.wait_loops import Steps, no_wakeup
+from ..._runtime.wait_loops import Steps
 from ..._runtime.worker import Worker
 from .node_data import node_data
 from .primitive import Primitive, discard_result, kind_of
@@ -38,14 +37,12 @@ class MirrorState(PathState):
     Attributes:
         mirror: the copy.
         follower: the follower, which keeps the copy current.
-        followers: the followers of all copies of the client.
     """
 
     def __init__(self, session: Session, kind: str, at: MapLayout) -> None:
         super().__init__(session, at.path, kind)
         self.mirror = Mirror(at, session.lock)
         self.follower = _Follower(self.mirror)
-        self.followers = _followers.setdefault(session, _Followers())
         weakref.finalize(self, _drop, self.mirror, session.dropped).atexit = False
 
     @property
@@ -69,133 +66,41 @@ class MirrorState(PathState):
 
 
 class _Follower:
-    """Keeps a copy current. It refers only to the copy, so that dropped objects can be garbage collected.
+    """Keeps a copy current, on a thread. It refers only to the copy, so that dropped objects can be garbage collected.
 
     Attributes:
-        error: the error that has ended the follower; None if there is none.
-        runs: the thread runs the follower's steps, and they have not ended.
-        woken: the follower's call was woken since its steps last ran.
-        due: when the follower's sleep ends.
+        error: the error that has ended the thread; None if there is none.
     """
 
     def __init__(self, mirror: Mirror) -> None:
-        self.mirror = mirror
         self.error: Exception | None = None
-        self.runs = False
-        self.woken = False
-        self.due = math.inf
-        self._steps: Steps[None] | None = None
+        self._mirror = mirror
+        self._worker = Worker(())
 
-    def go_on(self, session: Session, wake: Callable[[], None]) -> None:
-        """Run the steps up to the next sleep; `wake` ends the thread's sleep."""
-        now = session.now
-        if not self.woken and now() < self.due:
-            return
-        woken, self.woken = self.woken, False
-        try:
-            if self._steps is None:
-                self._steps = self._follow(session, wake)
-                pause = next(self._steps)
-            else:
-                pause = self._steps.send(woken)
-            self.due = math.inf if pause is None else now() + pause
-        except StopIteration:
-            pass
-        except Exception as error:
-            self.error = error
-            log.debug("the copy of %s is not kept current any more: %r", self.mirror.at.path, error)
-            self.stop(session)
+    @property
+    def runs(self) -> bool:
+        """Whether a thread keeps the copy current."""
+        return not self._worker.idle
 
-    def _follow(self, session: Session, wake_thread: Callable[[], None]) -> Steps[None]:
-        mirror = self.mirror
-
-        def wake() -> None:
-            self.woken = True
-            wake_thread()
-
-        while not mirror.closed:
-            call = Call(session, mirror.at.path)
-            call.begin(wake)
-            try:
-                yield from call.run(follow(mirror, session.wake_calls))
-            finally:
-                call.abandon()
-        self.stop(session)
-
-    def stop(self, session: Session) -> None:
-        """Stop following. The next read starts the follower again."""
-        mirror, self._steps = self.mirror, None
-        mirror.listed, mirror.listed_on = False, NEVER
-        session.stop_watching_tree(mirror.at.entries, mirror.changes)
-        self.runs = False
-        session.wake_calls()
-
-
-class _Followers:
-    """The followers of one session. One thread runs the steps of all of them, as long as there are any.
-
-    Attributes:
-        thread: the thread's number, while it runs.
-    """
-
-    def __init__(self) -> None:
-        self.thread: int | None = None
-        self._begun: deque[_Follower] = deque()
-        self._worker = Worker(self._begun)
-        self._wake: Callable[[], None] = no_wakeup
-
-    def start(self, session: Session, follower: _Follower) -> None:
-        """Begin a follower, unless it runs already; start the thread, or wake it."""
-        if follower.runs and self._worker.idle:
-            # The thread has ended before it could end this follower, for example because no memory was left.
-            follower.stop(session)
-        if not follower.runs:
-            follower.error = None
-            if follower not in self._begun:
-                self._begun.append(follower)
-        # Start the thread in any case: an interrupt may have come between an earlier append and the thread's start.
-        self._start_or_wake(session)
-
-    def _start_or_wake(self, session: Session) -> None:
-        if self._worker.idle:
-            self._worker.start(partial(session.link.spawn, name="maps"), partial(self._run, session))
-        else:
-            self._wake()
+    def start(self, session: Session) -> None:
+        """Start the thread, unless it runs."""
+        if not self.runs:
+            self.error = None
+        self._worker.start(partial(session.link.spawn, name=f"map {self._mirror.at.path}"), partial(self._run, session))
 
     def _run(self, session: Session) -> None:
-        self.thread = session.identity()
-        call, going_on = Call(session, ""), list[_Follower]()
+        mirror = self._mirror
         try:
-            call.wait(self._steps(session, call, going_on))
-        except Exception:
-            log.exception("copies are not kept current any more, until they are read again")
+            while not mirror.closed:
+                call = Call(session, mirror.at.path)
+                call.wait(call.run(follow(mirror, session.wake_calls)))
+        except Exception as error:
+            self.error = error
+            log.debug("the copy of %s is not kept current any more: %r", mirror.at.path, error)
         finally:
-            try:
-                for follower in going_on:
-                    follower.stop(session)
-            finally:
-                self.thread, self._wake = None, no_wakeup
-
-    def _steps(self, session: Session, call: Call, going_on: list[_Follower]) -> Steps[None]:
-        self._wake = call.wake
-        while True:
-            while self._begun:
-                begun = self._begun.popleft()
-                if begun not in going_on:
-                    # Two threads may have begun the same follower, so it may be here twice.
-                    begun.runs = begun.woken = True
-                    going_on.append(begun)
-            for follower in list(going_on):
-                follower.go_on(session, call.wake)
-                if not follower.runs:
-                    going_on.remove(follower)
-            if not going_on and not self._begun:
-                return
-            until = min((each.due for each in going_on), default=math.inf)
-            yield None if until == math.inf else max(0.0, until - session.now())
-
-
-_followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDictionary()
+            mirror.listed, mirror.listed_on = False, NEVER
+            session.stop_watching_tree(mirror.at.entries, mirror.changes)
+            session.wake_calls()
 
 
 def _drop(mirror: Mirror, dropped: deque[LeftTickets]) -> None:
@@ -307,17 +212,11 @@ class MapBase(Primitive):
                 session.check_usable(self._path)
                 if began and (error := state.follower.error) is not None:
                     raise error.with_traceback(None)
-                state.followers.start(session, state.follower)
+                state.follower.start(session)
                 began = True
                 yield POLL_INTERVAL
                 session.run_posted()
 
-        if state.followers.thread == session.identity():
-            raise ClientError(
-                self._path,
-                "a finalizer reads the copy on the thread that updates all copies, and would wait for it: use another "
-                "thread",
-            )
         self._check_may_block()
         return self._await(call, steps())
 
