@@ -10,7 +10,7 @@ import zkconcurrent
 
 # If a count has risen: on this path, ask nothing that was just asked, and make nothing for listeners that nobody has
 # added. `names` of a run that is too long show what has come. If it has fallen, lower it here.
-ACQUIRE, RELEASE = 110, 59
+ACQUIRE, RELEASE = 107, 59
 _ROOT = zkconcurrent.__path__[0]
 
 
