@@ -66,7 +66,7 @@ def opened(strict: Server, zk_path: str) -> Iterator[Callable[[bool], KazooClien
 seen = pytest.mark.parametrize("first", [True, False], ids=["seen before it is started", "seen when connected"])
 
 
-@pytest.mark.fault(77)
+@pytest.mark.fault(76)
 @seen
 def test_the_negotiated_timeout(first: bool, opened: Callable[[bool], KazooClient], zk_path: str) -> None:
     """It is the one of the connect reply, also after a reconnect."""

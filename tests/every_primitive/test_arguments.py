@@ -58,7 +58,7 @@ def test_a_client_and_a_path(module: ModuleType, name: str) -> None:
             getattr(module, name)(client, path, *arguments)
 
 
-@pytest.mark.fault(165, 259)
+@pytest.mark.fault(259)
 @pytest.mark.parametrize(
     ("timeout", "error", "text"),
     [

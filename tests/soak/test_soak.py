@@ -19,8 +19,6 @@ from tests.soak.run import Plan, Verdict, judge, run
 from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 
-pytestmark = pytest.mark.fault(43)
-
 
 def told(verdict: Verdict) -> str:
     """Everything there is to say, for when it is not as it should be."""

@@ -100,7 +100,7 @@ def test_no_such_port(port: int, kind: type[Server]) -> None:
         kind(port=port)
 
 
-@pytest.mark.fault(165)
+@pytest.mark.fault(259)
 @each_kind
 @pytest.mark.parametrize(
     "name", ["port", "tick_time", "min_session_timeout", "max_session_timeout", "container_check_interval"]

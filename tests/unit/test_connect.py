@@ -122,7 +122,7 @@ def test_what_is_wrong_is_named(url: str, told: str) -> None:
         zkconcurrent.connect(url)
 
 
-@pytest.mark.fault(165)
+@pytest.mark.fault(259)
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
@@ -362,7 +362,7 @@ def test_files_that_tls_cannot_use(
     assert re.search(told, capsys.readouterr().err)
 
 
-@pytest.mark.fault(165)
+@pytest.mark.fault(259)
 @pytest.mark.parametrize("timeout", [None, "5", 0, -1, float("nan"), 10**400, 3e6])
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
     """Another one is told at once, and not as if no server had replied."""
