@@ -92,7 +92,8 @@ class Lock(RevocableLock):
         core = self._lock_core
         core.reenter_or_check()
         deadline = self._deadline(blocking, timeout)
-        return self._await(*core.new_acquire(blocking and timeout != 0, deadline, for_block=for_block))
+        call, steps = core.new_acquire(blocking and timeout != 0, deadline, for_block=for_block)
+        return self._await(call, steps)
 
     def release(self, *, wait: bool = True) -> None:
         """Release the lock; the next waiter in the queue gets it.

@@ -527,7 +527,7 @@ class LockCore(QueueCore):
         return None
 
     def drop(self, hold: Hold) -> None:
-        """Forget a hold, and report its end to the listeners. If it is alive, send its delete first."""
+        """Forget a hold, and report its end to the listeners. Unless it is lost, send its delete first."""
         story = hold.ticket.story
         self.drop_unreported(hold)
         if story is not None:
@@ -536,7 +536,8 @@ class LockCore(QueueCore):
     def drop_unreported(self, hold: Hold) -> None:
         """Drop a hold as `drop` does, without a report to the listeners."""
         with self.session.lock:
-            if hold.alive and self.path_state.has(hold):
+            # If an interrupt struck before the delete was sent, the hold is not alive any more, but still recorded.
+            if hold.ticket.state is not State.LOST and self.path_state.has(hold):
                 self.session.discard(hold.ticket)
             self.path_state.drop(hold)
 
