@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from typing import Any
 
 import pytest
@@ -98,3 +100,27 @@ def test_stale_copies(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: 
         assert d["b"] == 1
 
     asyncio.run(main())
+
+
+def test_maps_that_go_in_an_outage(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The thread of a map ends with its last object, even if its first read has found no server."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    aio.Dict(client, zk_path)
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not client.connected)
+
+    def threads() -> int:
+        return sum(each.name.startswith("zkconcurrent map") for each in threading.enumerate())
+
+    async def read(path: str) -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(aio.Dict(client, path).ready(), 0.1)
+
+    async def main() -> None:
+        await asyncio.gather(*(read(f"{zk_path}-{n}") for n in range(10)))
+
+    asyncio.run(main())
+    gc.collect()
+    eventually(lambda: not threads())
+    proxy.resume()

@@ -22,6 +22,7 @@ from zkconcurrent import (
     OutcomeUnknownError,
     Set,
 )
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -181,9 +182,11 @@ def test_stale_while_disconnected(connect: Connect, proxy: Proxy, zk: KazooClien
     eventually(lambda: d["a"] == "3")
 
 
-def test_a_thread_for_each_copy(connect: Connect, zk: KazooClient, zk_path: str) -> None:
+def test_a_thread_for_each_copy(
+    connect: Connect, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """60 objects that are read have a thread each, which sees what others write, and ends with the object."""
-    client, number = connect(), 60
+    client, number, here = connect(), 60, threading.current_thread
     before = set(threading.enumerate())
 
     def threads() -> int:
@@ -191,9 +194,17 @@ def test_a_thread_for_each_copy(connect: Connect, zk: KazooClient, zk_path: str)
 
     for n in range(number):
         zk.ensure_path(f"{zk_path}/{n}/entries")
-    maps = [text(client, f"{zk_path}/{n}") for n in range(number)]
+    maps, link, starters = [text(client, f"{zk_path}/{n}") for n in range(number)], Session.of(client).link, []
+    spawn = link.spawn
+
+    def note_and_spawn(*how: Any, **more: Any) -> None:
+        starters.append(here())
+        spawn(*how, **more)
+
+    monkeypatch.setattr(link, "spawn", note_and_spawn)
     for each in maps:
         assert len(each) == 0
+    assert here() not in starters  # an interrupt may strike a start
     assert threads() <= number + 1  # these, and the client's keeper
     for n in range(number):
         zk.create(f"{zk_path}/{n}/entries/k", b"v")

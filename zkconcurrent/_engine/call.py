@@ -176,6 +176,7 @@ class Call:
         try:
             if session.link.seen_chroot != session.link.client.chroot:
                 yield from check_chroot(self)
+                patience.await_replies(session.now() + session.reply_patience)
             if session.registry.deletes:
                 yield from self._delete_first()
             step = next(recipe)

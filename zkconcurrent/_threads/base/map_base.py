@@ -65,6 +65,10 @@ class MirrorState(PathState):
         self.mirror.guard = self.session.lock
 
 
+class _Closed(Exception):
+    """No object uses the copy any more."""
+
+
 class _Follower:
     """Keeps a copy current, on a thread. It refers only to the copy, so that dropped objects can be garbage collected.
 
@@ -83,17 +87,22 @@ class _Follower:
         return not self._worker.idle
 
     def start(self, session: Session) -> None:
-        """Start the thread, unless it runs."""
+        """Have the thread started, unless it runs: by the keeper, as an interrupt may strike a start on this thread."""
+        keeper, name = session.keeper, f"map {self._mirror.at.path}"
         if not self.runs:
             self.error = None
-        self._worker.start(partial(session.link.spawn, name=f"map {self._mirror.at.path}"), partial(self._run, session))
+        self._worker.start(lambda run: keeper.start_soon(partial(keeper.spawn, run, name)), partial(self._run, session))
 
     def _run(self, session: Session) -> None:
         mirror = self._mirror
         try:
             while not mirror.closed:
                 call = Call(session, mirror.at.path)
+                # While no server is in reach, nothing else would end the wait for a map that nobody uses any more.
+                call.why_end = lambda: _Closed() if mirror.closed else None
                 call.wait(call.run(follow(mirror, session.wake_calls)))
+        except _Closed:
+            pass
         except Exception as error:
             self.error = error
             log.debug("the copy of %s is not kept current any more: %r", mirror.at.path, error)
