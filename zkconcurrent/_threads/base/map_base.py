@@ -98,7 +98,7 @@ class _Follower:
         try:
             while not mirror.closed:
                 call = Call(session, mirror.at.path)
-                # While no server is in reach, nothing else would end the wait for a map that nobody uses any more.
+                # While no server is in reach, nothing else would end the wait for a map whose last object has gone.
                 call.why_end = lambda: _Closed() if mirror.closed else None
                 call.wait(call.run(follow(mirror, session.wake_calls)))
         except _Closed:
