@@ -337,7 +337,7 @@ class Session(ClientState):
         pause = IDLE_BEAT
         if adoption is not None:
             pause = min(pause, adoption)
-        elif self.link.connected:
+        elif self.link.connected and self.registry.session is not None:
             if self.registry.deletes:
                 self.deletes.repeat(now)
             self.spares.delete_unused(now)
