@@ -308,6 +308,9 @@ class History:
         opcode, *fields = self._request()
         line = self._lines[n]
         line.ask(opcode, *fields)
+        if opcode in UNKNOWN:
+            # The server closes the connection a moment after its reply.
+            line.is_closed()
         line.events()
         if line.closed:
             # The server has ended the connection, but not the session.
